@@ -3,14 +3,18 @@
 
 package memory
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
-// gcra stores the theoretical arrival time: data[0] plus data[1]/threshold microseconds.
+// gcra stores the theoretical arrival time: data[0] plus data[1]/threshold microseconds. With a debt, data[2] is the
+// threshold by which it was stored, else 0.
 type gcra struct{ refills }
 
 // load returns how far the arrival time is ahead, as the deficit of a bucket. Unless the entry is
-// a peek, an arrival time that is too far ahead, after an edit, is moved back to the ceiling; also not while a peek
-// settles holds.
+// a peek, an arrival time that is too far ahead, after an edit, is moved back to the ceiling and the debt, and a debt
+// of another rate is stored with the new one: the same units are missing; also not while a peek settles holds.
 func (g gcra) load(v *view) deficit {
 	now := v.entry.now
 	ahead := v.data[0] - now
@@ -18,12 +22,17 @@ func (g gcra) load(v *view) deficit {
 		return deficit{}
 	}
 	debt, _ := v.debt.over(1)
-	if most := plusMicros(v.limit.Ceiling(), debt); ahead > most && !v.entry.Peek {
-		missing := product(most, v.limit.Threshold)
-		g.store(v, missing)
+	rate := cmp.Or(v.data[2], v.limit.Threshold)
+	missing := product(ahead, rate).plus(product(1, min(v.data[1], rate-1)))
+	most := product(v.limit.Ceiling(), v.limit.Threshold).plus(product(debt, rate))
+	if v.entry.Peek || rate == v.limit.Threshold && ahead <= plusMicros(v.limit.Ceiling(), debt) {
 		return missing
 	}
-	return product(ahead, v.limit.Threshold).plus(product(1, min(v.data[1], v.limit.Threshold-1)))
+	cut := v.entry.debtCut
+	missing = g.store(v, missing.atMost(most))
+	v.entry.debtCut = cut // what a slower rate cuts is not counted
+	v.spent = true        // the debt has changed
+	return missing
 }
 
 // plusMicros returns the sum of two times, or the longest time.
@@ -37,20 +46,30 @@ func plusMicros(a, b int64) int64 {
 // empty returns the deficit of an arrival time that is as far ahead as checks can move it.
 func (gcra) empty(v *view) deficit { return product(v.limit.Ceiling(), v.limit.Threshold) }
 
-func (g gcra) store(v *view, missing deficit) {
+// store returns the deficit that remains after the longest debt is cut.
+func (g gcra) store(v *view, missing deficit) deficit {
 	missing = v.cutDebt(missing, g.empty(v))
 	debt, _ := v.debt.over(v.limit.Threshold)
-	v.debt = product(debt, 1) // in microseconds, which an edit of the rate does not change
+	v.debt = product(debt, 1) // in microseconds at the stored rate
 	whole, part := missing.over(v.limit.Threshold)
 	v.data = [3]int64{v.entry.now + whole, part}
+	if debt > 0 {
+		v.data[2] = v.limit.Threshold
+	}
 	g.keepWith(v, missing.timeToFill(v))
+	return missing
 }
 
 func (g gcra) settle(v *view, units, at int64) {
 	g.settleIn(v, units, at, g.empty(v), func() past {
-		g.load(v) // moves back an arrival time that is too far ahead
-		if ahead := v.data[0] - at; v.exists(v.entry.now) && ahead >= 0 {
-			return past{missing: product(ahead, v.limit.Threshold).plus(product(1, min(v.data[1], v.limit.Threshold-1))), at: at}
+		missing := g.load(v) // moves back an arrival time that is too far ahead
+		whole, part := v.data[0], min(v.data[1], v.limit.Threshold-1)
+		if rate := v.data[2]; rate != 0 && rate != v.limit.Threshold && whole >= v.entry.now { // a peek has not stored it
+			whole, part = missing.over(v.limit.Threshold)
+			whole += v.entry.now
+		}
+		if ahead := whole - at; v.exists(v.entry.now) && ahead >= 0 {
+			return past{missing: product(ahead, v.limit.Threshold).plus(product(1, part)), at: at}
 		}
 		return past{at: at}
 	})

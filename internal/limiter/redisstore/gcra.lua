@@ -6,8 +6,10 @@
 -- KEYS     one per limit: the theoretical arrival time. The whole microseconds
 --          since 1970 have 16 digits; if the time has a fraction of n/rate
 --          microseconds, the digits of n follow. Redis stores up to 19 digits as
---          an integer, without extra memory. "+<n>" follows if the last n microseconds
---          are a debt. A missing key means an arrival time in the past
+--          an integer, without extra memory. "+<n>.<rate>" follows if the last n microseconds
+--          are a debt: after an edit of the rate the same units are missing. Releases that
+--          write "+<n>" alone read the rate as a fraction of a microsecond. A missing key
+--          means an arrival time in the past
 -- ARGV     rate; ceiling: the furthest (us) the arrival time can be ahead, over all
 --          limits that share the key
 -- repair   a value of another form is as if it were missing; the next spend overwrites it
@@ -15,14 +17,33 @@
 -- cost     O(1); SET
 -- denied   writes nothing, except that an arrival time too far ahead, after an
 --          edit to a higher rate or a server clock set back, is moved back to the
---          ceiling; a peek uses it unchanged
+--          ceiling, and that a debt of another rate is stored with the new one; a
+--          peek leaves both unchanged
 
--- Reads the whole microseconds, the fraction, and the debt.
+-- Reads the whole microseconds, the fraction, the debt, and the rate of the debt if it is known.
 local function read_arrival(value)
   local mark = string.find(value, '+', 17, true)
   local part = string.sub(value, 17, mark and mark - 1)
   local arrival = string.match(value, '^' .. string.rep('%d', 16))
-  return tonumber(arrival), tonumber(part) or 0, mark and tonumber(string.sub(value, mark)) or 0
+  if not mark then return tonumber(arrival), tonumber(part) or 0, 0 end
+  local debt, rate = string.match(value, '^(%d+)%.?(%d*)$', mark + 1)
+  return tonumber(arrival), tonumber(part) or 0, tonumber(debt) or 0, tonumber(rate)
+end
+
+-- Moves an arrival time that is too far ahead back to the ceiling and the debt, and one of another rate to
+-- where its units end at the rate of the limit.
+local function limit_arrival(entry, limit, ahead, debt, rate)
+  local most = limit.ceiling * limit.rate + debt * rate
+  local too_far = ahead > limit.ceiling + debt
+  if rate ~= limit.rate then too_far = limit.deficit > most end
+  if not too_far and rate == limit.rate then return end
+  if not entry.peek then
+    -- What a slower rate would take longer than LONGEST_DEBT for is cut, and not counted.
+    limit.deficit = min(too_far and most or limit.deficit, limit.empty + LONGEST_DEBT * limit.rate)
+    deficit_add(entry, limit, 0)
+  end
+  local whole = floor(limit.deficit / limit.rate)
+  limit.arrival, limit.part = server_time() + whole, limit.deficit - whole * limit.rate
 end
 
 algorithms.gc = {
@@ -36,15 +57,13 @@ algorithms.gc = {
     limit.deficit, limit.lag = 0, 0
     limit.arrival = nil
     local value = values[limit.key]
-    local arrival, part, debt = read_arrival(value or '')
+    local arrival, part, debt, rate = read_arrival(value or '')
     if arrival then
-      local ahead, most = arrival - server_time(), limit.ceiling + debt
-      part = min(part, limit.rate - 1)
-      local too_far = ahead > most and not entry.peek
-      if too_far then ahead, part = most, 0 end
-      limit.deficit = max(0, ahead * limit.rate + part)
-      if too_far then deficit_add(entry, limit, 0) end
-      limit.arrival, limit.part = server_time() + ahead, part
+      local ahead = arrival - server_time()
+      rate = rate or limit.rate
+      limit.arrival, limit.part = arrival, min(part, rate - 1)
+      limit.deficit = max(0, ahead * rate + limit.part)
+      if ahead >= 0 then limit_arrival(entry, limit, ahead, debt, rate) end
     elseif value then
       damaged[limit.key] = true
     end
@@ -54,7 +73,7 @@ algorithms.gc = {
   write = function(limit, ttl)
     local value = arrival_value(limit.deficit, limit.rate)
     local debt = floor(deficit_debt(limit) / limit.rate)
-    if debt > 0 then value = value .. string.format('+%d', debt) end
+    if debt > 0 then value = value .. string.format('+%d.%d', debt, limit.rate) end
     set_value(limit.key, value, ttl)
   end,
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,32 @@ func TestOtherTextsInCountersAreRepaired(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Earlier releases store a debt of GCRA without its rate, and read a rate as a fraction of a microsecond.
+func TestDebtsOfEarlierReleases(t *testing.T) {
+	g := NewWithT(t)
+	s, client := newSubject(t, servers[0])
+	policy := quota.NewPolicy("shop/p", false, false, []quota.Limit{{Name: "l", Algorithm: quota.GCRA, Quota: 1, Threshold: 60, Window: time.Hour}})
+	key := quota.EncodeKey("k")
+	decide := func(e quota.Entry) *quota.LimitReply {
+		e.Policy, e.Key = policy, key
+		reply, err := s.Store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{e}})
+		g.Expect(err).NotTo(HaveOccurred())
+		return &reply.Entries[0].Limits[0]
+	}
+	decide(quota.Entry{Cost: 100, Action: quota.Charge, ID: "a"})
+	name := client.Keys(t.Context(), "*:gc:*").Val()[0]
+	arrival, debt, _ := strings.Cut(client.Get(t.Context(), name).Val(), "+")
+	g.Expect(debt).To(Equal("5940000000.60"), "99 minutes at 60 an hour")
+	read, err := strconv.ParseFloat(debt, 64) // as tonumber
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(read).To(BeNumerically("~", 5_940_000_000, 1))
+
+	g.Expect(client.Set(t.Context(), name, arrival+"+5940000000", time.Hour).Err()).To(Succeed())
+	g.Expect(decide(quota.Entry{Cost: 1}).Used).To(BeNumerically(">=", 99), "the rate of the limit")
+	decide(quota.Entry{Cost: 1, Action: quota.Charge, ID: "b"})
+	g.Expect(client.Get(t.Context(), name).Val()).To(HaveSuffix(".60"))
 }
 
 // A key of another type is repaired as well.

@@ -4,6 +4,7 @@
 package reference
 
 import (
+	"cmp"
 	"math/big"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
@@ -14,6 +15,7 @@ import (
 type gcra struct {
 	whole, part int64
 	debt        int64 // the last microseconds, which no limit admitted
+	rate        int64 // the threshold by which the debt was stored; 0 without a debt
 	end         expiry
 	cut         int64 // units of debt that were cut
 	holds       *holdSet
@@ -30,28 +32,44 @@ type gcraPast struct {
 func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
 
 // load returns how far the arrival time is ahead, as the deficit of a bucket. For an entry
-// that is not a peek, it moves an arrival time that is too far ahead back to the ceiling.
+// that is not a peek, it moves an arrival time that is too far ahead back to the ceiling and the debt, and
+// stores a debt of another rate with the new one: the same units are missing.
 func (g *gcra) load(e *quota.Entry, l *quota.Limit, now int64) deficit {
-	ahead, part := g.whole-now, min(g.part, l.Threshold-1)
+	ahead, rate := g.whole-now, cmp.Or(g.rate, l.Threshold)
 	if g.whole == 0 || ahead < 0 {
 		return newDeficit(0, 0)
 	}
-	if ahead <= l.Ceiling()+g.debt || e.Peek {
-		return newDeficit(ahead, l.Threshold).plus(newDeficit(part, 1))
+	missing := newDeficit(ahead, rate).plus(newDeficit(min(g.part, rate-1), 1))
+	most := newDeficit(l.Ceiling(), l.Threshold).plus(newDeficit(g.debt, rate))
+	tooFar := ahead > l.Ceiling()+g.debt
+	if rate != l.Threshold {
+		tooFar = missing.Cmp(most.Int) > 0
 	}
-	missing := newDeficit(l.Ceiling()+g.debt, l.Threshold)
-	g.store(missing, l, now)
+	if e.Peek || !tooFar && rate == l.Threshold {
+		return missing
+	}
+	if tooFar {
+		missing = most
+	}
+	cut := g.cut
+	missing = g.store(missing, l, now)
+	g.cut = cut // what a slower rate cuts is not counted
 	return missing
 }
 
-func (g *gcra) store(missing deficit, l *quota.Limit, now int64) {
+// store returns the deficit that remains after the longest debt is cut.
+func (g *gcra) store(missing deficit, l *quota.Limit, now int64) deficit {
 	empty := newDeficit(l.Ceiling(), l.Threshold)
 	missing, cut := missing.cutDebt(empty, l)
 	g.cut += cut
 	whole, part := new(big.Int).QuoRem(missing.Int, big.NewInt(l.Threshold), new(big.Int))
 	g.whole, g.part = now+whole.Int64(), part.Int64()
-	g.debt = new(big.Int).Quo(missing.minus(empty).Int, big.NewInt(l.Threshold)).Int64()
+	g.debt, g.rate = new(big.Int).Quo(missing.minus(empty).Int, big.NewInt(l.Threshold)).Int64(), 0
+	if g.debt > 0 {
+		g.rate = l.Threshold
+	}
 	g.keepFor(missing.resetAfter(l), now)
+	return missing
 }
 
 // keepFor sets the expiry.
@@ -94,8 +112,14 @@ func (g *gcra) cutDebt(*quota.Entry, *quota.Limit, int64) (cut int64) {
 func (g *gcra) settle(e *quota.Entry, l *quota.Limit, units, at, now int64) {
 	if g.past == nil {
 		g.past = &gcraPast{missing: newDeficit(0, 0), at: at}
-		if g.load(e, l, now); g.whole > at {
-			g.past.missing = newDeficit(g.whole-at, l.Threshold).plus(newDeficit(min(g.part, l.Threshold-1), 1))
+		missing := g.load(e, l, now)
+		whole, part := g.whole, min(g.part, l.Threshold-1)
+		if g.rate != 0 && g.rate != l.Threshold && whole >= now { // a peek has not stored it
+			quotient, rest := new(big.Int).QuoRem(missing.Int, big.NewInt(l.Threshold), new(big.Int))
+			whole, part = now+quotient.Int64(), rest.Int64()
+		}
+		if whole > at {
+			g.past.missing = newDeficit(whole-at, l.Threshold).plus(newDeficit(part, 1))
 		}
 	}
 	left := g.past.missing.afterRefill(at-g.past.at, l)
