@@ -24,6 +24,7 @@ var (
 	publishScript   = newScript("publish.lua")
 	readScript      = newScript("read.lua")
 	heartbeatScript = newScript("heartbeat.lua")
+	expireScript    = newScript("expire.lua")
 	formatsScript   = newScript("formats.lua")
 )
 
@@ -76,6 +77,8 @@ func processesKey(prefix string) string { return prefix + "{registry}:processes"
 func termKey(prefix string) string      { return prefix + "{registry}:term" }
 
 func (s *scripts) channel() string { return s.keys[0] }
+
+func (s *scripts) processesKey() string { return s.keys[formatKeys] }
 
 // call runs a script and decodes the elements of its reply into the targets.
 func (s *scripts) call(ctx context.Context, limit time.Duration, script *redis.Script, args []any, targets ...any) error {

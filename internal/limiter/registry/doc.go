@@ -27,6 +27,7 @@
 //	standby.go      a process that may lead and does not decide
 //	loaded.go       the records that a replica has loaded, compared with the registry
 //	livereplicas.go how many replicas are alive
+//	survey.go       when a replica finds all others
 //	watcher.go      the loop of a replica: heartbeat, compare, load
 //	metrics.go
 //

@@ -163,7 +163,7 @@ func TestReplicaFollowsTheRegistryItRanBefore(t *testing.T) {
 	<-l.done
 	current := c.backup()
 	rejectedEpoch := func() epoch {
-		_, alive, err := c.scripts.heartbeat(t.Context(), nil)
+		alive, err := c.aliveNow()
 		c.Expect(err).NotTo(HaveOccurred())
 		i := slices.IndexFunc(alive, func(r heartbeat) bool { return r.Kind == kindReplica && r.Name == "a" })
 		c.Expect(i).NotTo(Equal(-1))

@@ -165,7 +165,7 @@ func TestOnlyKeysOfTheRegistryAreDeleted(t *testing.T) {
 
 // followed returns the format that the replica reports.
 func (c *cluster) followed(name string) format {
-	_, alive, err := c.scripts.heartbeat(c.tb.Context(), nil)
+	alive, err := c.aliveNow()
 	c.Expect(err).NotTo(HaveOccurred())
 	for _, r := range alive {
 		if r.Name == name {

@@ -1,13 +1,13 @@
--- heartbeat: report a process as alive, and return all live ones and the state of the
--- registry.
+-- heartbeat: report a process as alive, and return the state of the registry and the leader.
 --
 -- KEYS     as in prelude.lua
 -- ARGV     1 name of the process; '' reports none
 --          2 its report; '' removes it
 --          3 lifetime of the report, in microseconds
--- returns  {header, {name, report, ...}} of all live processes after the call
+-- returns  {header, {name, report} of the live leader of the term or {},
+--          number of processes, perhaps with expired ones} after the call
 -- clock    TIME
--- cost     O(processes); expired ones are removed
+-- cost     O(1)
 
 local at, lifetime = now(), tonumber(ARGV[3])
 if ARGV[1] ~= '' then
@@ -17,4 +17,5 @@ if ARGV[1] ~= '' then
     beat(ARGV[1], ARGV[2], at + lifetime)
   end
 end
-return { header(state()), live(at, lifetime) }
+local s = state()
+return { header(s), leader(s, at, lifetime), call('HLEN', processes) }

@@ -24,7 +24,7 @@ type replicaCount struct {
 	replicas int
 }
 
-// LiveReplicas returns the number of replicas last known to be alive, at least 1: the largest of
+// LiveReplicas returns the number of replicas last known to be alive (see Replicas), at least 1: the largest of
 // the heartbeats of the last three seconds, not counting the time in which Redis did not answer.
 // A Redis that lost its data counts each replica only from its next heartbeat on, and the first
 // replicas must not take all limits for themselves.

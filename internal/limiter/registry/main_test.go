@@ -257,10 +257,15 @@ func makePlans(n int) []plan.Record {
 	return plans
 }
 
+// aliveNow returns all live processes.
+func (c *cluster) aliveNow() ([]heartbeat, error) {
+	return c.scripts.alive(c.tb.Context(), c.header().now)
+}
+
 // header reads the epoch, version and term of the registry.
 func (c *cluster) header() header {
 	c.tb.Helper()
-	h, _, err := c.scripts.heartbeat(c.tb.Context(), nil)
+	h, _, _, err := c.scripts.heartbeat(c.tb.Context(), nil)
 	c.Expect(err).NotTo(HaveOccurred())
 	return h
 }

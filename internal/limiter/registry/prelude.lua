@@ -42,21 +42,34 @@ local function header(s)
     s.term, s.holder, s.owner, s.formats, now() }
 end
 
+-- The report in the value of a live process, else nil.
+local function report_of(value, at, lifetime)
+  local ends, report = string.match(value, '^(%d+) (.*)$')
+  ends = tonumber(ends) or 0
+  -- An expiry too far ahead was written before the clock was set back.
+  if ends > at and ends <= at + lifetime then return report end
+end
+
 -- The names and reports of all live processes, as {name, report, ...}. It removes expired ones.
 local function live(at, lifetime)
   local alive, all = {}, call('HGETALL', processes)
   for i = 1, #all, 2 do
-    local ends, report = string.match(all[i + 1], '^(%d+) (.*)$')
-    ends = tonumber(ends) or 0
-    -- An expiry too far ahead was written before the clock was set back.
-    if ends <= at or ends > at + lifetime then
-      call('HDEL', processes, all[i])
-    else
+    local report = report_of(all[i + 1], at, lifetime)
+    if report then
       alive[#alive + 1] = all[i]
       alive[#alive + 1] = report
+    else
+      call('HDEL', processes, all[i])
     end
   end
   return alive
+end
+
+-- The same of the leader of the term alone.
+local function leader(s, at, lifetime)
+  local name = s.owner .. '/leader/' .. s.holder
+  local report = report_of(call('HGET', processes, name) or '', at, lifetime)
+  return report and { name, report } or {}
 end
 
 local function beat(name, report, ends) call('HSET', processes, name, text(ends) .. ' ' .. report) end

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -63,15 +64,15 @@ func cutLast(text string) (before, after string) {
 	return text[:slash], strings.TrimPrefix(text[slash:], "/")
 }
 
-// heartbeat reports the process as alive and returns all live processes; a nil heartbeat reports
-// none.
-func (s *scripts) heartbeat(ctx context.Context, r *heartbeat) (h header, alive []heartbeat, err error) {
+// heartbeat reports the process as alive, and returns the live leader of the term, nil for none, and the number of
+// processes, among which may be some that have just ended. A nil heartbeat reports none.
+func (s *scripts) heartbeat(ctx context.Context, r *heartbeat) (h header, leader *heartbeat, processes int, err error) {
 	if r == nil {
 		return s.beat(ctx, "", nil)
 	}
 	encoded, err := json.Marshal(r)
 	if err != nil {
-		return h, nil, fmt.Errorf("encode heartbeat: %w", err)
+		return h, nil, 0, fmt.Errorf("encode heartbeat: %w", err)
 	}
 	return s.beat(ctx, r.field(), encoded)
 }
@@ -80,7 +81,7 @@ func (s *scripts) heartbeat(ctx context.Context, r *heartbeat) (h header, alive 
 func (s *scripts) leave(ctx context.Context, r *heartbeat) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	_, _, err := s.beat(ctx, r.field(), nil)
+	_, _, _, err := s.beat(ctx, r.field(), nil)
 	return err
 }
 
@@ -91,18 +92,52 @@ func (s *scripts) leaveAtEnd(ctx context.Context, r *heartbeat, logger *slog.Log
 	}
 }
 
-func (s *scripts) beat(ctx context.Context, field string, encoded []byte) (h header, alive []heartbeat, err error) {
-	var encodedByName map[string]string
+func (s *scripts) beat(
+	ctx context.Context, field string, encoded []byte,
+) (h header, leader *heartbeat, processes int, err error) {
+	var leaders map[string]string
+	var all int64
 	args := []any{field, encoded, lifetime.Microseconds()}
-	if err := s.call(ctx, callTimeout, heartbeatScript, args, &h, &encodedByName); err != nil {
-		return h, nil, err
+	if err := s.call(ctx, callTimeout, heartbeatScript, args, &h, &leaders, &all); err != nil {
+		return h, nil, 0, err
 	}
-	for name, text := range encodedByName {
-		var other heartbeat
-		// A heartbeat of another release may not decode; its process is alive nevertheless.
-		_ = json.Unmarshal([]byte(text), &other)
-		other.Owner, other.Kind, other.Name = parseField(name)
-		alive = append(alive, other)
+	for name, report := range leaders {
+		leader = decodeHeartbeat(name, report)
 	}
-	return h, alive, nil
+	return h, leader, int(all), nil
+}
+
+// decodeHeartbeat decodes a report. One of another release may not decode; its process is alive nevertheless.
+func decodeHeartbeat(name, report string) *heartbeat {
+	r := &heartbeat{}
+	_ = json.Unmarshal([]byte(report), r)
+	r.Owner, r.Kind, r.Name = parseField(name)
+	return r
+}
+
+// alive returns all live processes, by the server time of a header that was read just before. It removes the
+// reports that have expired. Redis only copies the reports, since its scripts take ten times as long to take 1,000 of them
+// apart.
+func (s *scripts) alive(ctx context.Context, now int64) (alive []heartbeat, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reports, err := s.client.HGetAll(ctx, s.processesKey()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	expired := false
+	for name, value := range reports {
+		text, report, _ := strings.Cut(value, " ")
+		ends, _ := strconv.ParseInt(text, 10, 64)
+		// An expiry too far ahead was written before the clock was set back.
+		if ends > now && ends <= now+(lifetime+callTimeout).Microseconds() {
+			alive = append(alive, *decodeHeartbeat(name, report))
+		} else {
+			expired = true
+		}
+	}
+	if expired {
+		err = s.call(ctx, callTimeout, expireScript, []any{lifetime.Microseconds()})
+	}
+	return alive, err
 }

@@ -54,7 +54,8 @@ type Watcher struct {
 	rejected      version // reported to the leader as wrong; the loaded one after a digest mismatch
 	state         followState
 	reported      *heartbeat // the last heartbeat
-	owners        []string   // of all live processes; nil before the first heartbeat
+	survey        survey
+	owners        []string // of all live processes; nil before the first heartbeat
 	skips         skips
 }
 
@@ -74,7 +75,8 @@ func newWatcher(client redis.UniversalClient, prefix string, o WatcherOptions, f
 	}
 }
 
-// Replicas returns the live replicas as of the last heartbeat, sorted by name.
+// Replicas returns the live replicas as of the last survey, sorted by name. It is a second old with up to 32 live
+// processes, and about 31 s with 1,000.
 func (w *Watcher) Replicas() []Replica {
 	if replicas := w.alive.Load(); replicas != nil {
 		return *replicas
@@ -314,7 +316,7 @@ func (w *Watcher) setState(now followState, err error) {
 }
 
 // heartbeat reports the process with the version that it runs, and returns the state of the
-// registry.
+// registry. Now and then it finds all live processes: see survey.
 func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	r := w.ownHeartbeat()
 	if w.reported != nil && w.reported.field() != r.field() {
@@ -323,17 +325,33 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 		}
 	}
 	w.reported = r
-	h, alive, err := w.scripts[w.at].heartbeat(ctx, r)
+	now := time.Now() //nolint:forbidigo // the age of heartbeats
+	h, leader, processes, err := w.scripts[w.at].heartbeat(ctx, r)
 	if err != nil {
 		return h, err
 	}
-	w.owners = ownersAmong(alive)
-	replicas := replicasAmong(alive, w.accepts)
-	w.alive.Store(&replicas)
-	w.unready.Store(w.unreadyAmong(alive))
-	w.live.record(time.Now(), len(replicas)) //nolint:forbidigo // the age of heartbeats
-	w.metrics.replicas.Set(float64(len(replicas)))
+	if w.survey.isDue(now, processes) || w.options.Installation.Name() == "" {
+		alive, err := w.scripts[w.at].alive(ctx, h.now)
+		if err != nil {
+			return h, err
+		}
+		w.survey.plan(now, processes)
+		w.owners = ownersAmong(alive)
+		replicas := replicasAmong(alive, w.accepts)
+		w.alive.Store(&replicas)
+		w.metrics.replicas.Set(float64(len(replicas)))
+	}
+	w.unready.Store(w.unreadyOf(leader))
+	w.live.record(now, w.liveReplicas(processes))
 	return h, nil
+}
+
+// liveReplicas returns the number of replicas of the last survey; before the first one the number of all processes.
+func (w *Watcher) liveReplicas(processes int) int {
+	if w.alive.Load() == nil {
+		return processes
+	}
+	return len(w.Replicas())
 }
 
 // ownHeartbeat returns the heartbeat of the replica. Its owner is the owner of the loaded plans, so that a leader which
@@ -353,14 +371,12 @@ func (w *Watcher) ownHeartbeat() *heartbeat {
 	return r
 }
 
-// unreadyAmong returns what the leader reports, or nil without one.
-func (w *Watcher) unreadyAmong(alive []heartbeat) *plan.Unready {
-	for i := range alive {
-		if alive[i].Kind == kindLeader && w.accepts(alive[i].Owner) {
-			return alive[i].Unready
-		}
+// unreadyOf returns what the leader reports, or nil without one of the installation.
+func (w *Watcher) unreadyOf(leader *heartbeat) *plan.Unready {
+	if leader == nil || !w.accepts(leader.Owner) {
+		return nil
 	}
-	return nil
+	return leader.Unready
 }
 
 // ownersAmong returns the owners of the processes that know theirs.

@@ -1,0 +1,46 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// surveysPerPeriod is how many of the processes together find all others in one period. Each of N processes finds N, so
+// without it the cost to Redis would rise with the square of their number.
+const surveysPerPeriod = 32
+
+// survey decides at which of its heartbeats a replica finds all live processes: at every one with up to surveysPerPeriod
+// processes, else less often, at random times. So replicas that start or reconnect together do not do it together.
+type survey struct {
+	due time.Time // zero before the number of processes is known
+}
+
+// isDue reports whether the replica finds all processes now. It plans the first survey by their number.
+func (s *survey) isDue(now time.Time, processes int) bool {
+	if s.due.IsZero() {
+		s.due = now
+		if mean := surveyInterval(processes); mean > 0 {
+			s.due = now.Add(rand.N(2 * mean))
+		}
+	}
+	return !now.Before(s.due)
+}
+
+// plan plans the next survey.
+func (s *survey) plan(now time.Time, processes int) {
+	s.due = now
+	if mean := surveyInterval(processes); mean > 0 {
+		s.due = now.Add(mean/2 + rand.N(mean))
+	}
+}
+
+// surveyInterval returns the mean time between two surveys of one of that many processes.
+func surveyInterval(processes int) time.Duration {
+	if processes <= surveysPerPeriod {
+		return 0
+	}
+	return period * time.Duration(processes) / surveysPerPeriod
+}
