@@ -37,7 +37,7 @@ func (s *survey) plan(now time.Time, processes int) {
 	}
 }
 
-// surveyInterval returns the mean time between two surveys of one of that many processes.
+// surveyInterval returns the mean time between two surveys of one process among that number.
 func surveyInterval(processes int) time.Duration {
 	if processes <= surveysPerPeriod {
 		return 0
