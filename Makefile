@@ -126,6 +126,7 @@ manifests: ## Generate manifests from the markers in the code, the chart's CRD a
 	cp config/crd/bases/*.yaml charts/weir/files/crds/
 	go run ./hack/chart charts/weir
 	go run ./hack/fields config/crd/bases/ratelimit.weir.dev_ratelimitpolicies.yaml docs/spec/fields.md
+	go run ./hack/fields config/crd/bases/ratelimit.weir.dev_ratelimitkeygroups.yaml docs/spec/fields-keygroup.md
 
 .PHONY: golden
 golden: ## Rewrite the golden files from the code's current behavior; read the diff.

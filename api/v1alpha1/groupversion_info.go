@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API of the group ratelimit.weir.dev: the kind
-// RateLimitPolicy with its conditions.
+// Package v1alpha1 is the API of the group ratelimit.weir.dev: the kinds
+// RateLimitPolicy and RateLimitKeyGroup with their conditions.
 //
 // It holds types and constants only. The markers generate the schema of the
 // CustomResourceDefinition, which rejects everything that a schema can reject;
@@ -14,7 +14,8 @@
 //	ratelimitpolicy_match_types.go  which requests, and whose budget
 //	ratelimitpolicy_limit_types.go  limits, overrides and the denial
 //	ratelimitpolicy_enums.go        enumerations
-//	ratelimitpolicy_conditions.go   types and reasons of the conditions
+//	ratelimitpolicy_conditions.go   types and reasons of the conditions of every kind
+//	ratelimitkeygroup_types.go      RateLimitKeyGroup: keys that overrides select by the name of a group
 //	groupversion_info.go            the group, and registering its types
 //
 // +kubebuilder:object:generate=true
@@ -38,7 +39,8 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &RateLimitPolicy{}, &RateLimitPolicyList{})
+	scheme.AddKnownTypes(GroupVersion, &RateLimitPolicy{}, &RateLimitPolicyList{},
+		&RateLimitKeyGroup{}, &RateLimitKeyGroupList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

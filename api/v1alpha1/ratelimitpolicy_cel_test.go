@@ -183,7 +183,7 @@ var _ = Describe("The samples", func() {
 			for i, document := range strings.Split("\n"+string(data), "\n---") {
 				object := &unstructured.Unstructured{}
 				Expect(yaml.UnmarshalStrict([]byte(document), &object.Object)).To(Succeed(), file)
-				if object.GetKind() != "RateLimitPolicy" {
+				if object.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
 					continue
 				}
 				// The namespaces of the samples do not exist here.
@@ -242,17 +242,23 @@ func repeat(n int, entry string) string {
 	return strings.Join(entries, ", ")
 }
 
-// policyFrom returns a policy with a spec in YAML, unstructured, since Go types would
-// drop empty fields.
+// policyFrom returns a policy with a spec in YAML.
 func policyFrom(spec string) *unstructured.Unstructured {
 	GinkgoHelper()
+	return objectFrom("RateLimitPolicy", spec)
+}
+
+// objectFrom returns an object with a spec in YAML, unstructured, since Go types would
+// drop empty fields.
+func objectFrom(kind, spec string) *unstructured.Unstructured {
+	GinkgoHelper()
 	data, err := yaml.YAMLToJSON([]byte(`{
-		apiVersion: ratelimit.weir.dev/v1alpha1, kind: RateLimitPolicy,
-		metadata: {namespace: default, name: policy}, spec: ` + spec + `}`))
+		apiVersion: ratelimit.weir.dev/v1alpha1, kind: ` + kind + `,
+		metadata: {namespace: default, name: object}, spec: ` + spec + `}`))
 	Expect(err).NotTo(HaveOccurred())
-	policy := &unstructured.Unstructured{}
-	Expect(policy.UnmarshalJSON(data)).To(Succeed())
-	return policy
+	object := &unstructured.Unstructured{}
+	Expect(object.UnmarshalJSON(data)).To(Succeed())
+	return object
 }
 
 // causes returns the causes of a rejection, without the note that some rules were not

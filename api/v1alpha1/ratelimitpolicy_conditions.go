@@ -3,7 +3,8 @@
 
 package v1alpha1
 
-// Types of the conditions of a RateLimitPolicy. Each has the observedGeneration that it
+// Types of the conditions of a RateLimitPolicy and of a RateLimitKeyGroup, whose keys take the place of the plan.
+// Each has the observedGeneration that it
 // applies to.
 const (
 	// ConditionAccepted is true when the policy compiles to a plan.

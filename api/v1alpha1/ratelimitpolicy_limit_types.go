@@ -218,9 +218,10 @@ type Calendar struct {
 }
 
 // Override changes how the policy treats the callers that it selects. All selectors
-// that are set (keys, cidrs, when) must match, and at least one must be set.
+// that are set (keys, groups, cidrs, when) must match, and at least one must be set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.keys) || has(self.cidrs) || has(self.when)",message="every override must set at least one of keys, cidrs and when"
+// +kubebuilder:validation:XValidation:rule="has(self.keys) || has(self.groups) || has(self.cidrs) || has(self.when)",message="every override must set at least one of keys, groups, cidrs and when"
+// +kubebuilder:validation:XValidation:rule="!has(self.groups) || !has(self.keys) && !has(self.cidrs) && !has(self.when)",fieldPath=".groups",message="groups must be the only selector of an override"
 // +kubebuilder:validation:XValidation:rule="has(self.action) && self.action != 'Limit' || has(self.limits)",fieldPath=".limits",message="limits must be set when action is Limit"
 // +kubebuilder:validation:XValidation:rule="!has(self.action) || self.action == 'Limit' || !has(self.limits)",fieldPath=".limits",message="limits must not be set when action is Allow or Deny"
 type Override struct {
@@ -244,6 +245,21 @@ type Override struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
 	Keys []string `json:"keys,omitempty"`
+
+	// groups are names of groups of keys, which RateLimitKeyGroups of the Namespace hold; the key must be
+	// in one of them. Only in a policy whose key has one part, and without other selectors. At most 16
+	// distinct DNS labels of 1 to 63 lower-case letters, digits and dashes. A group without a
+	// RateLimitKeyGroup has no keys. Without entries any key matches.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(o, o == g))",message="every entry of groups must be unique"
+	Groups []string `json:"groups,omitempty"`
 
 	// cidrs are IPv4 or IPv6 networks; the client address must be in one of them. At
 	// most 256 entries. Without entries any address matches.

@@ -9,7 +9,7 @@ var overrideRules = map[string]rule{
 		good:    overrides(`{name: o, when: 'true', action: Allow}`),
 		bad:     overrides(`{name: o, action: Allow}`),
 		field:   "spec.overrides[0]",
-		message: "every override must set at least one of keys, cidrs and when",
+		message: "every override must set at least one of keys, groups, cidrs and when",
 	},
 	"two overrides of one name": {
 		good:    overrides(`{name: o, when: a, action: Allow}`, `{name: p, when: b, action: Allow}`),
@@ -71,6 +71,54 @@ var overrideRules = map[string]rule{
 			overrides(`{name: o, keys: [acme], action: Allow}`)[1:],
 		field:   "spec.overrides",
 		message: "keys of an override need a key of exactly one part",
+	},
+	"groups without a key": {
+		good:    ofOneKey(`{name: o, groups: [gold], action: Allow}`),
+		bad:     overrides(`{name: o, groups: [gold], action: Allow}`),
+		field:   "spec.overrides",
+		message: "groups of an override need a key of exactly one part",
+	},
+	"groups beside keys": {
+		good:    ofOneKey(`{name: o, groups: [gold, silver], action: Allow}`, `{name: p, keys: [acme], action: Allow}`),
+		bad:     ofOneKey(`{name: o, groups: [gold, silver], keys: [acme], action: Allow}`),
+		field:   "spec.overrides[0].groups",
+		message: "groups must be the only selector of an override",
+	},
+	"groups beside networks": {
+		good:    ofOneKey(`{name: o, groups: [gold], action: Allow}`),
+		bad:     ofOneKey(`{name: o, groups: [gold], cidrs: [10.0.0.0/8], action: Allow}`),
+		field:   "spec.overrides[0].groups",
+		message: "groups must be the only selector of an override",
+	},
+	"groups beside an expression": {
+		good:    ofOneKey(`{name: o, groups: [gold], action: Allow}`),
+		bad:     ofOneKey(`{name: o, groups: [gold], when: a, action: Allow}`),
+		field:   "spec.overrides[0].groups",
+		message: "groups must be the only selector of an override",
+	},
+	"one group twice": {
+		good:    ofOneKey(`{name: o, groups: [gold, silver], action: Allow}`),
+		bad:     ofOneKey(`{name: o, groups: [gold, silver, gold], action: Allow}`),
+		field:   "spec.overrides[0].groups",
+		message: "every entry of groups must be unique",
+	},
+	"no group": {
+		good:    ofOneKey(`{name: o, groups: [gold], action: Allow}`),
+		bad:     ofOneKey(`{name: o, groups: [], action: Allow}`),
+		field:   "spec.overrides[0].groups",
+		message: "should have at least 1 items",
+	},
+	"more than 16 groups": {
+		good:    ofOneKey(`{name: o, groups: [` + repeat(16, `g%d`) + `], action: Allow}`),
+		bad:     ofOneKey(`{name: o, groups: [` + repeat(17, `g%d`) + `], action: Allow}`),
+		field:   "spec.overrides[0].groups",
+		message: "must have at most 16 items",
+	},
+	"a group that is no DNS label": {
+		good:    ofOneKey(`{name: o, groups: [gold-1], action: Allow}`),
+		bad:     ofOneKey(`{name: o, groups: [Gold], action: Allow}`),
+		field:   "spec.overrides[0].groups[0]",
+		message: "should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'",
 	},
 	"a network that is an address": {
 		good:    overrides(`{name: o, cidrs: [10.0.0.0/8, "2001:db8::/32"], action: Allow}`),
@@ -154,4 +202,9 @@ var overrideRules = map[string]rule{
 		field:   "spec.overrides",
 		message: "window of an override must be between 2 and 1000 times the bucket of the limit",
 	},
+}
+
+// ofOneKey returns a spec with a key of one part, these overrides and the limits that they may change.
+func ofOneKey(entries ...string) string {
+	return `{key: [{type: Principal, principal: {}}], ` + overrides(entries...)[1:]
 }

@@ -22,16 +22,18 @@ type schema = apiextensionsv1.JSONSchemaProps
 // have no third value.
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	root := policySchema(t)
-	for _, part := range []string{"spec", "status"} {
-		props, found := root.Properties[part]
-		NewWithT(t).Expect(found).To(BeTrue(), part)
-		walk(part, &props, func(path string, s *schema) {
-			t.Run(path, func(t *testing.T) {
-				t.Parallel()
-				checkField(NewWithT(t), path, s)
+	for _, definition := range definitions(t) {
+		root := schemaOf(definition)
+		for _, part := range []string{"spec", "status"} {
+			props, found := root.Properties[part]
+			NewWithT(t).Expect(found).To(BeTrue(), part)
+			walk(part, &props, func(path string, s *schema) {
+				t.Run(definition.Spec.Names.Kind+"/"+path, func(t *testing.T) {
+					t.Parallel()
+					checkField(NewWithT(t), path, s)
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -78,6 +80,10 @@ func TestSchemaDefaults(t *testing.T) {
 		`.spec.mode="Enforce"`, `.spec.onMissingKey="Share"`, `.spec.counting="Admitted"`,
 		`.spec.denyWhen="ThresholdExceeded"`, `.spec.failureMode="Open"`, `.status={"observedGeneration":-1}`,
 	), "GitOps tools report any other default as a difference to the repository")
+	for _, definition := range definitions(t) {
+		status := schemaOf(definition).Properties["status"]
+		NewWithT(t).Expect(string(status.Default.Raw)).To(Equal(`{"observedGeneration":-1}`), definition.Spec.Names.Kind)
+	}
 }
 
 func TestSchemaListTypes(t *testing.T) {
@@ -103,28 +109,41 @@ func TestSchemaListTypes(t *testing.T) {
 		".spec.limits[].blockDurations":   "atomic",
 		".spec.overrides":                 "atomic",
 		".spec.overrides[].keys":          "atomic",
+		".spec.overrides[].groups":        "atomic",
 		".spec.overrides[].cidrs":         "atomic",
 		".spec.overrides[].limits":        "mapname",
 		".status.conditions":              "maptype",
 	}))
 }
 
-func TestDefinition(t *testing.T) {
+func TestDefinitions(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	definition := policyDefinition(t)
-	g.Expect(definition.Spec.Scope).To(Equal(apiextensionsv1.NamespaceScoped))
-	g.Expect(definition.Spec.Names.Plural).To(Equal("ratelimitpolicies"))
-	g.Expect(definition.Spec.Names.ShortNames).To(ConsistOf("rlpol"))
-	g.Expect(definition.Spec.Names.Categories).To(ConsistOf("weir"))
-
-	version := definition.Spec.Versions[0]
-	g.Expect(version.Subresources.Status).NotTo(BeNil())
-	var columns []string
-	for _, column := range version.AdditionalPrinterColumns {
-		columns = append(columns, column.Name)
+	for kind, want := range map[string]struct {
+		plural, short string
+		columns       []string
+	}{
+		"RateLimitPolicy": {"ratelimitpolicies", "rlpol", []string{
+			"Mode", "Limits", "Ready", "Enforced", "Wired", "In Force", "Reason", "Age",
+		}},
+		"RateLimitKeyGroup": {"ratelimitkeygroups", "rlkeys", []string{"Group", "Keys", "Ready", "Enforced", "Reason", "Age"}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			definition := definitionOf(t, kind)
+			g.Expect(definition.Spec.Scope).To(Equal(apiextensionsv1.NamespaceScoped))
+			g.Expect(definition.Spec.Names.Plural).To(Equal(want.plural))
+			g.Expect(definition.Spec.Names.ShortNames).To(ConsistOf(want.short))
+			g.Expect(definition.Spec.Names.Categories).To(ConsistOf("weir"))
+			version := definition.Spec.Versions[0]
+			g.Expect(version.Subresources.Status).NotTo(BeNil())
+			var columns []string
+			for _, column := range version.AdditionalPrinterColumns {
+				columns = append(columns, column.Name)
+			}
+			g.Expect(columns).To(Equal(want.columns))
+		})
 	}
-	g.Expect(columns).To(Equal([]string{"Mode", "Limits", "Ready", "Enforced", "Wired", "In Force", "Reason", "Age"}))
 }
 
 // walk calls visit for s and everything below it, in a fixed order.
@@ -152,14 +171,29 @@ func ruleMessages(root *schema) []string {
 
 func policySchema(tb testing.TB) *schema {
 	tb.Helper()
-	return policyDefinition(tb).Spec.Versions[0].Schema.OpenAPIV3Schema
+	return schemaOf(definitionOf(tb, "RateLimitPolicy"))
 }
 
-func policyDefinition(tb testing.TB) *apiextensionsv1.CustomResourceDefinition {
+func schemaOf(definition *apiextensionsv1.CustomResourceDefinition) *schema {
+	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+}
+
+// definitionOf returns the definition of the kind.
+func definitionOf(tb testing.TB, kind string) *apiextensionsv1.CustomResourceDefinition {
 	tb.Helper()
-	definition, err := crd.RateLimitPolicies()
+	all := definitions(tb)
+	i := slices.IndexFunc(all, func(d *apiextensionsv1.CustomResourceDefinition) bool { return d.Spec.Names.Kind == kind })
+	if i < 0 {
+		tb.Fatalf("no CRD of %s", kind)
+	}
+	return all[i]
+}
+
+func definitions(tb testing.TB) []*apiextensionsv1.CustomResourceDefinition {
+	tb.Helper()
+	all, err := crd.Definitions()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return definition
+	return all
 }

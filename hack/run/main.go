@@ -25,7 +25,6 @@ import (
 	"syscall"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/weir-dev/weir/config/crd"
@@ -181,13 +180,13 @@ func (s *stack) startRedis(ctx context.Context) (url string, err error) {
 
 // startKube starts the control plane and returns the path of a kubeconfig.
 func (s *stack) startKube(ctx context.Context) (string, error) {
-	definition, err := crd.RateLimitPolicies()
+	definitions, err := crd.Definitions()
 	if err != nil {
 		return "", err
 	}
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: s.binaries,
-		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{definition},
+		CRDs:                  definitions,
 	}
 	if env.WebhookInstallOptions, err = webhookByURL(ctx); err != nil {
 		return "", err

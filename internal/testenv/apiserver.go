@@ -37,7 +37,7 @@ func StartAPIServer(tb testing.TB, configure ...func(*envtest.Environment)) *API
 	tb.Helper()
 	env := &envtest.Environment{
 		Scheme:                Scheme(tb),
-		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{policyCRD(tb)},
+		CRDs:                  definitions(tb),
 		BinaryAssetsDirectory: kubeBinaries(tb),
 	}
 	// With a folder of our own, certificates and keys survive a stop of the server, so
@@ -99,11 +99,11 @@ func Scheme(tb testing.TB) *runtime.Scheme {
 	return scheme
 }
 
-func policyCRD(tb testing.TB) *apiextensionsv1.CustomResourceDefinition {
+func definitions(tb testing.TB) []*apiextensionsv1.CustomResourceDefinition {
 	tb.Helper()
-	definition, err := crd.RateLimitPolicies()
+	all, err := crd.Definitions()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return definition
+	return all
 }

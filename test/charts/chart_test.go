@@ -79,15 +79,17 @@ func TestHelmLintIsClean(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), out+complaint)
 }
 
-func TestChartHasTheGeneratedCRD(t *testing.T) {
+func TestChartHasTheGeneratedCRDs(t *testing.T) {
 	g := NewWithT(t)
-	want, err := crd.RateLimitPolicies()
+	want, err := crd.Definitions()
 	g.Expect(err).NotTo(HaveOccurred())
 	for keep, policy := range map[string]string{"true": "keep", "false": ""} {
 		definitions := of[apiextensionsv1.CustomResourceDefinition](t, render(t, "weir", redisURL, "crds.keep="+keep), "CustomResourceDefinition")
-		g.Expect(definitions).To(HaveLen(1))
-		g.Expect(definitions[0].Spec).To(Equal(want.Spec))
-		g.Expect(definitions[0].Annotations["helm.sh/resource-policy"]).To(Equal(policy))
+		g.Expect(definitions).To(HaveLen(len(want)))
+		for i, definition := range definitions {
+			g.Expect(definition.Spec).To(Equal(want[i].Spec))
+			g.Expect(definition.Annotations["helm.sh/resource-policy"]).To(Equal(policy))
+		}
 	}
 	g.Expect(of[apiextensionsv1.CustomResourceDefinition](t, render(t, "weir", redisURL, "crds.enabled=false"), "CustomResourceDefinition")).
 		To(BeEmpty())
