@@ -1,16 +1,16 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policyfile reads RateLimitPolicies from YAML and JSON without a Kubernetes
+// Package policyfile reads RateLimitPolicies and RateLimitKeyGroups from YAML and JSON without a Kubernetes
 // API server. It rejects a file for the same reasons, and with the same messages, as
 // kubectl apply, and knows the line and column of every field.
 //
 // Read the files in this order:
 //
 //	policyfile.go  Read: the policies of valid documents
-//	parse.go       Parse: policies, Namespaces and problems with their positions
+//	parse.go       Parse: policies, key groups, Namespaces and problems with their positions
 //	object.go      one object of a document
 //	position.go    the line and column of a field
-//	schema.go      defaults and validation by the schema of the embedded CRD
+//	schema.go      defaults and validation by the schemas of the embedded CRDs
 //	suggest.go     names that were probably meant
 package policyfile

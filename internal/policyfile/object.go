@@ -4,16 +4,26 @@
 package policyfile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/spelling"
 )
 
-const policyKind = "RateLimitPolicy"
+const (
+	policyKind   = "RateLimitPolicy"
+	keyGroupKind = "RateLimitKeyGroup"
+)
+
+// kinds are the kinds of objects that are read.
+var kinds = []string{policyKind, keyGroupKind}
 
 // object is one object of a document: the document itself, or an item of a list.
 type object struct {
@@ -51,7 +61,7 @@ func (f *File) readObject(ctx context.Context, o object) {
 	}
 	core, ours := version == schema.GroupVersion{Version: "v1"}, version == v1alpha1.GroupVersion
 	switch {
-	case core && kind == "List", ours && kind == policyKind+"List":
+	case core && kind == "List", ours && slices.Contains(kinds, strings.TrimSuffix(kind, "List")) && strings.HasSuffix(kind, "List"):
 		f.readItems(ctx, o)
 	case core && kind == "Namespace":
 		f.readNamespace(o)
@@ -60,17 +70,23 @@ func (f *File) readObject(ctx context.Context, o object) {
 		p := o.problem("apiVersion", unsupported(apiVersion, kind))
 		p.Suggestion = v1alpha1.GroupVersion.String()
 		f.add(p)
-	case kind != policyKind:
-		p := o.problem("kind", unsupported(apiVersion, kind))
-		p.Suggestion = policyKind
-		f.add(p)
+	case kind == policyKind:
+		if policy := readTyped[v1alpha1.RateLimitPolicy](ctx, f, &o, kind); policy != nil {
+			f.Policies = append(f.Policies, &Policy{RateLimitPolicy: policy, object: o})
+		}
+	case kind == keyGroupKind:
+		if group := readTyped[v1alpha1.RateLimitKeyGroup](ctx, f, &o, kind); group != nil {
+			f.KeyGroups = append(f.KeyGroups, &KeyGroup{RateLimitKeyGroup: group, object: o})
+		}
 	default:
-		f.readPolicy(ctx, o)
+		p := o.problem("kind", unsupported(apiVersion, kind))
+		p.Suggestion = cmp.Or(spelling.Closest(kind, kinds), policyKind)
+		f.add(p)
 	}
 }
 
 func unsupported(apiVersion, kind string) string {
-	return fmt.Sprintf("apiVersion %q, kind %q: this release supports %s, %s", apiVersion, kind, v1alpha1.GroupVersion, policyKind)
+	return fmt.Sprintf("apiVersion %q, kind %q: this release supports %s, %s", apiVersion, kind, v1alpha1.GroupVersion, strings.Join(kinds, " and "))
 }
 
 func (f *File) readItems(ctx context.Context, list object) {
@@ -106,32 +122,40 @@ func (f *File) readNamespace(o object) {
 	f.Namespaces = append(f.Namespaces, n)
 }
 
-func (f *File) readPolicy(ctx context.Context, o object) {
-	schema, err := loadSchema()
+// readTyped returns the object of the kind, with defaults filled in, or nil if it has problems, which it adds. Then
+// only the position of the content is needed, so it drops it.
+func readTyped[T any](ctx context.Context, f *File, o *object, kind string) *T {
+	schema, err := schemaOf(kind)
 	if err != nil {
 		f.add(o.problem("", err.Error()))
-		return
+		return nil
 	}
 	metadata, _ := o.content["metadata"].(map[string]any)
 	if metadata != nil && metadata["namespace"] == nil {
 		metadata["namespace"] = f.namespace
 	}
-	id := fmt.Sprintf("%v/%v", metadata["namespace"], metadata["name"])
+	add := func(p Problem) {
+		id := fmt.Sprintf("%v/%v", metadata["namespace"], metadata["name"])
+		if kind == policyKind {
+			p.Policy = id
+		} else {
+			p.Object = kind + " " + id
+		}
+		f.add(p)
+	}
 	if errs := schema.validate(ctx, o.content); len(errs) > 0 {
 		for _, err := range errs {
 			p := o.problem(err.Field, err.Error())
-			p.Policy, p.Suggestion = id, schema.suggestion(err)
-			f.add(p)
+			p.Suggestion = schema.suggestion(err)
+			add(p)
 		}
-		return
+		return nil
 	}
-	policy := &v1alpha1.RateLimitPolicy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, policy); err != nil {
-		p := o.problem("", err.Error())
-		p.Policy = id
-		f.add(p)
-		return
+	typed := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, typed); err != nil {
+		add(o.problem("", err.Error()))
+		return nil
 	}
-	o.content = nil // only its position is needed from here on
-	f.Policies = append(f.Policies, &Policy{RateLimitPolicy: policy, object: o})
+	o.content = nil
+	return typed
 }

@@ -6,6 +6,7 @@ package policyfile
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,12 +26,14 @@ import (
 type File struct {
 	// Policies are the valid ones, with defaults filled in.
 	Policies []*Policy
+	// KeyGroups are the valid ones.
+	KeyGroups []*KeyGroup
 	// Namespaces are the core resources of that kind, which grant hosts and domains.
 	Namespaces []*Namespace
 	// Problems are all reasons for which parts of the file are invalid.
 	Problems []Problem
 
-	namespace string // of policies without one
+	namespace string // of objects without one
 }
 
 // Policy is a policy and its text.
@@ -46,6 +49,18 @@ func (p *Policy) ID() string { return p.Namespace + "/" + p.Name }
 // that is not set it is the position of the closest field around it.
 func (p *Policy) Position(field string) Position { return p.object.position(field) }
 
+// KeyGroup is a key group and its text.
+type KeyGroup struct {
+	*v1alpha1.RateLimitKeyGroup
+	object object
+}
+
+// Object returns the kind with "<namespace>/<name>", as Problem.Object.
+func (g *KeyGroup) Object() string { return keyGroupKind + " " + g.Namespace + "/" + g.Name }
+
+// Position returns the position of the field, as Policy.Position.
+func (g *KeyGroup) Position(field string) Position { return g.object.position(field) }
+
 // Namespace is a Namespace of the file.
 type Namespace struct {
 	Name        string
@@ -58,8 +73,11 @@ type Problem struct {
 	Position Position
 	// Document is the number of the document in the file, from 1.
 	Document int
-	// Policy is "<namespace>/<name>"; empty if it is unknown.
+	// Policy is "<namespace>/<name>" of a policy; empty if it is unknown.
 	Policy string
+	// Object is the kind with "<namespace>/<name>" of an object that is not a policy, such as
+	// "RateLimitKeyGroup shop/gold".
+	Object string
 	// Field is the path of the field; empty if the problem is not about one.
 	Field string
 	// Text describes the problem. It begins with the field.
@@ -68,19 +86,19 @@ type Problem struct {
 	Suggestion string
 }
 
-// Message returns the text for people, with the policy and what was probably meant.
+// Message returns the text for people, with the object and what was probably meant.
 func (p *Problem) Message() string {
 	text := p.Text
 	if p.Suggestion != "" {
 		text += "; did you mean " + p.Suggestion + "?"
 	}
-	if p.Policy != "" {
-		text = p.Policy + ": " + text
+	if object := cmp.Or(p.Policy, p.Object); object != "" {
+		text = object + ": " + text
 	}
 	return text
 }
 
-// Parse reads all documents. Documents of other API groups are skipped. A policy without a namespace
+// Parse reads all documents. Documents of other API groups are skipped. An object without a namespace
 // gets the given one.
 func Parse(ctx context.Context, data []byte, namespace string) *File {
 	f := &File{namespace: namespace}

@@ -4,6 +4,7 @@
 package policyfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,8 @@ func Read(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, error)
 	errs := make([]error, 0, len(file.Problems))
 	for _, p := range file.Problems {
 		text := p.Text
-		if p.Policy != "" {
-			text = p.Policy + ": " + text
+		if object := cmp.Or(p.Policy, p.Object); object != "" {
+			text = object + ": " + text
 		}
 		errs = append(errs, fmt.Errorf("document %d: %s", p.Document, text))
 	}

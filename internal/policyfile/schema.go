@@ -36,14 +36,29 @@ type resourceSchema struct {
 // durationPattern is the pattern of type Duration in the CRD.
 const durationPattern = "^([0-9]{1,5}(h|m|s|ms)){1,4}$"
 
-// loadSchema builds the schema once, since compiling its CEL rules is slow.
-var loadSchema = sync.OnceValues(newSchema)
-
-func newSchema() (*resourceSchema, error) {
-	definition, err := crd.RateLimitPolicies()
+// schemas builds the schema of each kind at most once, since compiling its CEL rules is slow.
+var schemas = sync.OnceValues(func() (map[string]func() (*resourceSchema, error), error) {
+	definitions, err := crd.Definitions()
 	if err != nil {
 		return nil, err
 	}
+	byKind := make(map[string]func() (*resourceSchema, error), len(definitions))
+	for _, definition := range definitions {
+		byKind[definition.Spec.Names.Kind] = sync.OnceValues(func() (*resourceSchema, error) { return newSchema(definition) })
+	}
+	return byKind, nil
+})
+
+// schemaOf returns the schema of the kind.
+func schemaOf(kind string) (*resourceSchema, error) {
+	byKind, err := schemas()
+	if err != nil {
+		return nil, err
+	}
+	return byKind[kind]()
+}
+
+func newSchema(definition *apiextensionsv1.CustomResourceDefinition) (*resourceSchema, error) {
 	var props apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
 		definition.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil); err != nil {
