@@ -21,6 +21,7 @@ func (c *compiler) overrides(at *field.Path, spec *v1alpha1.RateLimitPolicySpec)
 		compiled = append(compiled, plan.Override{
 			Name:   o.Name,
 			Keys:   o.Keys,
+			Groups: o.Groups,
 			CIDRs:  c.networks(at.Child("cidrs"), o.CIDRs),
 			When:   c.condition(at.Child("when"), o.When),
 			Action: plan.Action(orDefault(o.Action, v1alpha1.OverrideActionLimit)),
