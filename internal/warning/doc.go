@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package warning finds valid policies that are probably a mistake, for the webhook and the
+// Package warning finds valid policies and key groups that are probably a mistake, for the webhook and the
 // offline checker alike.
 //
 // Each warning begins with the path of the field that it is about. A warning of an unused
@@ -18,5 +18,6 @@
 //	match_index.go             MatchIndex: policies by their matches
 //	crowded_matches.go         CrowdedMatches: more policies with the same requests than Weir evaluates
 //	overlaps.go                Overlaps: policies with the same match
+//	groups.go                  Groups, KeyGroup: groups without keys, unused groups, keys in two groups
 //	dropped_counters.go        DroppedCounters: counters that an edit resets
 package warning

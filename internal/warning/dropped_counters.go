@@ -107,7 +107,7 @@ func overrideBefore(was, is *plan.Plan, o *plan.Override) *plan.Override {
 	for i := range was.Overrides {
 		b := &was.Overrides[i]
 		if overrideOf(is, b.Name) == nil &&
-			slices.Equal(b.Keys, o.Keys) && slices.Equal(b.CIDRs, o.CIDRs) && b.When == o.When {
+			slices.Equal(b.Keys, o.Keys) && slices.Equal(b.Groups, o.Groups) && slices.Equal(b.CIDRs, o.CIDRs) && b.When == o.When {
 			return b
 		}
 	}

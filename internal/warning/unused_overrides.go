@@ -29,9 +29,11 @@ func unusedOverrides(p *plan.Plan) (warnings []string) {
 func selectsAll(a, b *plan.Override) bool {
 	keys := len(a.Keys) == 0 ||
 		len(b.Keys) > 0 && !slices.ContainsFunc(b.Keys, func(key string) bool { return !slices.Contains(a.Keys, key) })
+	groups := len(a.Groups) == 0 ||
+		len(b.Groups) > 0 && !slices.ContainsFunc(b.Groups, func(group string) bool { return !slices.Contains(a.Groups, group) })
 	networks := len(a.CIDRs) == 0 ||
 		len(b.CIDRs) > 0 && !slices.ContainsFunc(b.CIDRs, func(n netip.Prefix) bool { return !contains(n, a.CIDRs) })
-	return keys && networks && (a.When == "" || a.When == b.When)
+	return keys && groups && networks && (a.When == "" || a.When == b.When)
 }
 
 // contains reports whether one of the networks contains the whole network n.

@@ -66,6 +66,10 @@ func override(name string, set ...func(*v1alpha1.Override)) v1alpha1.Override {
 
 func keys(k ...string) func(*v1alpha1.Override) { return func(o *v1alpha1.Override) { o.Keys = k } }
 
+func groups(names ...string) func(*v1alpha1.Override) {
+	return func(o *v1alpha1.Override) { o.Groups = names }
+}
+
 func cidrs(c ...string) func(*v1alpha1.Override) { return func(o *v1alpha1.Override) { o.CIDRs = c } }
 
 func when(text string) func(*v1alpha1.Override) { return func(o *v1alpha1.Override) { o.When = text } }
@@ -81,6 +85,11 @@ func TestUnusedOverrides(t *testing.T) {
 		"other keys":                             {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("y"))}, nil},
 		"fewer keys":                             {[]v1alpha1.Override{override("a", keys("x", "y")), override("b", keys("y"))}, []string{unused}},
 		"more keys":                              {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x", "y"))}, nil},
+		"fewer groups":                           {[]v1alpha1.Override{override("a", groups("x", "y")), override("b", groups("y"))}, []string{unused}},
+		"more groups":                            {[]v1alpha1.Override{override("a", groups("x")), override("b", groups("x", "y"))}, nil},
+		"keys after a group":                     {[]v1alpha1.Override{override("a", groups("x")), override("b", keys("x"))}, nil},
+		"a group after keys":                     {[]v1alpha1.Override{override("a", keys("x")), override("b", groups("x"))}, nil},
+		"a group after networks":                 {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", groups("x"))}, nil},
 		"keys after networks":                    {[]v1alpha1.Override{override("a", cidrs("0.0.0.0/0")), override("b", keys("x"))}, nil},
 		"a network within":                       {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16"))}, []string{unused}},
 		"a network around":                       {[]v1alpha1.Override{override("a", cidrs("10.1.0.0/16")), override("b", cidrs("10.0.0.0/8"))}, nil},
