@@ -44,7 +44,7 @@ func notChecked(namespace string) string {
 
 // text returns the message for people.
 func (f *Finding) text() string {
-	p := policyfile.Problem{Policy: f.Policy, Text: f.Message, Suggestion: f.Suggestion}
+	p := policyfile.Problem{Policy: f.Policy, Object: f.Object, Text: f.Message, Suggestion: f.Suggestion}
 	return p.Message()
 }
 
@@ -64,8 +64,12 @@ func (r *Result) writeText(w io.Writer, color bool) error {
 	for _, name := range r.NotChecked {
 		fmt.Fprintln(&out, notChecked(name))
 	}
-	fmt.Fprintf(&out, "%s, %s, %s\n", count(r.Count(SeverityError), "error", "errors"),
+	fmt.Fprintf(&out, "%s, %s, %s", count(r.Count(SeverityError), "error", "errors"),
 		count(r.Count(SeverityWarning), "warning", "warnings"), count(r.valid(), "valid policy", "valid policies"))
+	if r.KeyGroups > 0 {
+		fmt.Fprintf(&out, ", %s", count(r.KeyGroups, "valid key group", "valid key groups"))
+	}
+	fmt.Fprintln(&out)
 	_, err := w.Write(out.Bytes())
 	return err
 }
@@ -100,11 +104,12 @@ func (r *Result) writeJSON(w io.Writer) error {
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(struct {
 		Valid             int       `json:"valid"`
+		KeyGroups         int       `json:"keyGroups"`
 		Errors            int       `json:"errors"`
 		Warnings          int       `json:"warnings"`
 		TenancyNotChecked []string  `json:"tenancyNotChecked"`
 		Findings          []Finding `json:"findings"`
-	}{r.valid(), r.Count(SeverityError), r.Count(SeverityWarning), unchecked, findings})
+	}{r.valid(), r.KeyGroups, r.Count(SeverityError), r.Count(SeverityWarning), unchecked, findings})
 }
 
 // In workflow commands, the characters with a meaning are escaped.

@@ -22,9 +22,9 @@ type Severity string
 
 // The severities.
 const (
-	// SeverityError is a policy that the API server or the controller would not accept.
+	// SeverityError is an object that the API server or the controller would not accept.
 	SeverityError Severity = "error"
-	// SeverityWarning is a valid policy that is probably a mistake.
+	// SeverityWarning is a valid object that is probably a mistake.
 	SeverityWarning Severity = "warning"
 )
 
@@ -35,8 +35,10 @@ type Finding struct {
 	Line     int      `json:"line"`
 	Column   int      `json:"column"`
 	Severity Severity `json:"severity"`
-	// Policy is "<namespace>/<name>"; empty if it is unknown.
+	// Policy is "<namespace>/<name>" of a policy; empty if it is unknown.
 	Policy string `json:"policy,omitempty"`
+	// Object is the kind with "<namespace>/<name>" of an object that is not a policy.
+	Object string `json:"object,omitempty"`
 	// Field is the path of the field, as in "spec.limits[0].window"; empty if the finding is
 	// not about one.
 	Field   string `json:"field,omitempty"`
@@ -61,6 +63,8 @@ type Result struct {
 	Policies []*Policy
 	// Findings are in the order of the files and lines.
 	Findings []Finding
+	// KeyGroups is the number of key groups without errors.
+	KeyGroups int
 	// NotChecked are the Namespaces whose grants are unknown, sorted.
 	NotChecked []string
 }
@@ -85,9 +89,12 @@ func (r *Result) valid() (n int) {
 	return n
 }
 
-// Run judges all sources together. A policy without a namespace gets the given one.
+// Run judges all sources together. An object without a namespace gets the given one.
 func Run(ctx context.Context, sources []Source, defaultNamespace string) *Result {
-	c := &checker{result: &Result{}, order: map[string]int{}, defined: map[string]*Policy{}, namespaces: map[string]*namespace{}}
+	c := &checker{
+		result: &Result{}, order: map[string]int{}, defined: map[string]*Policy{}, namespaces: map[string]*namespace{},
+		policiesOf: map[string][]v1alpha1.RateLimitPolicy{}, keyGroupsOf: map[string][]v1alpha1.RateLimitKeyGroup{},
+	}
 	for i, source := range sources {
 		c.order[source.Name] = i
 		c.read(source.Name, policyfile.Parse(ctx, source.Data, defaultNamespace))
@@ -95,7 +102,9 @@ func Run(ctx context.Context, sources []Source, defaultNamespace string) *Result
 	for _, p := range c.result.Policies {
 		c.compile(p)
 	}
+	c.compileKeyGroups()
 	c.warn()
+	c.warnOfKeyGroups()
 	r := c.result
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(c.order[a.File]-c.order[b.File], a.Line-b.Line, a.Column-b.Column)
@@ -110,6 +119,10 @@ type checker struct {
 	order      map[string]int // of the sources
 	defined    map[string]*Policy
 	namespaces map[string]*namespace
+
+	policiesOf  map[string][]v1alpha1.RateLimitPolicy // by Namespace
+	keyGroups   []*keyGroup
+	keyGroupsOf map[string][]v1alpha1.RateLimitKeyGroup // by Namespace
 }
 
 // add adds a finding at the position.
@@ -127,7 +140,7 @@ func (c *checker) addTo(p *Policy, severity Severity, field, message string) {
 func (c *checker) read(name string, file *policyfile.File) {
 	for _, p := range file.Problems {
 		c.add(name, p.Position, Finding{
-			Severity: SeverityError, Policy: p.Policy, Field: p.Field, Message: p.Text, Suggestion: p.Suggestion,
+			Severity: SeverityError, Policy: p.Policy, Object: p.Object, Field: p.Field, Message: p.Text, Suggestion: p.Suggestion,
 		})
 	}
 	for _, n := range file.Namespaces {
@@ -143,6 +156,10 @@ func (c *checker) read(name string, file *policyfile.File) {
 		}
 		c.defined[p.ID()] = p
 		c.result.Policies = append(c.result.Policies, p)
+		c.policiesOf[p.Namespace] = append(c.policiesOf[p.Namespace], *p.RateLimitPolicy)
+	}
+	for _, g := range file.KeyGroups {
+		c.addKeyGroup(name, g)
 	}
 }
 
@@ -156,10 +173,9 @@ func (c *checker) compile(p *Policy) {
 
 // warn adds the warnings of the policies that compile.
 func (c *checker) warn() {
-	index, byNamespace := &warning.MatchIndex{}, map[string][]v1alpha1.RateLimitPolicy{}
+	index := &warning.MatchIndex{}
 	for _, p := range c.result.Policies {
 		index.Replace(nil, p.RateLimitPolicy)
-		byNamespace[p.Namespace] = append(byNamespace[p.Namespace], *p.RateLimitPolicy)
 	}
 	for _, p := range c.result.Policies {
 		if p.Plan == nil {
@@ -168,8 +184,9 @@ func (c *checker) warn() {
 		warnings := warning.OfPlan(p.Plan)
 		if p.Spec.Mode != v1alpha1.ModeDisabled {
 			warnings = append(warnings, warning.Overlaps(p.RateLimitPolicy, index, true)...)
-			warnings = append(warnings, warning.CrowdedMatches(p.RateLimitPolicy, byNamespace[p.Namespace])...)
+			warnings = append(warnings, warning.CrowdedMatches(p.RateLimitPolicy, c.policiesOf[p.Namespace])...)
 		}
+		warnings = append(warnings, warning.Groups(p.RateLimitPolicy, c.keyGroupsOf[p.Namespace])...)
 		for _, text := range warnings {
 			c.addTo(p, SeverityWarning, warning.FieldOf(text), text)
 		}
