@@ -4,34 +4,39 @@
 package standalone
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// policyFiles holds the plans compiled from the files of some folders.
+// policyFiles holds the records compiled from the files of some folders.
 type policyFiles struct {
 	dirs     []string
 	files    map[string]*policyFile // by path
-	plans    []*plan.Plan           // of all files, as merge returns them
+	records  []plan.Record          // of all files, as merge returns them
 	revision int64
 }
 
-// policyFile holds the plans of a file when it was last valid.
-type policyFile struct {
-	plans []*plan.Plan
-	bytes map[*plan.Plan][]byte // encodings, to detect changes
+// policyFile holds the records of a file when it was last valid.
+type policyFile struct{ records []encodedRecord }
+
+// encodedRecord is a record with its encoding, to detect changes.
+type encodedRecord struct {
+	plan.Record
+	encoding string
 }
 
 // fileError is one error of a file or folder that failed to load.
@@ -67,8 +72,8 @@ func newPolicyFiles(dirs []string) *policyFiles {
 	return f
 }
 
-// load reads all files. An invalid file keeps its last good plans, and its error is
-// returned. The snapshot is nil if nothing changed. Unchanged plans stay the same
+// load reads all files. An invalid file keeps its last good records, and its error is
+// returned. The snapshot is nil if nothing changed. Unchanged records stay the same
 // objects.
 func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	paths, errs := f.list()
@@ -80,25 +85,25 @@ func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 			read = f.files[path]
 		}
 		if read != nil {
-			files[path] = read.reusingPlans(f.files[path])
+			files[path] = read.reusingRecords(f.files[path])
 		}
 	}
-	if len(errs) > 0 { // keep the plans of a folder that failed to list
+	if len(errs) > 0 { // keep the records of a folder that failed to list
 		for path, last := range f.files {
 			if files[path] == nil && slices.ContainsFunc(errs, func(e *fileError) bool { return e.path == filepath.Dir(path) }) {
 				files[path] = last
 			}
 		}
 	}
-	plans, duplicates := merge(files)
+	records, duplicates := merge(files)
 	errs = append(errs, duplicates...)
-	changed := f.files == nil || !slices.Equal(plans, f.plans)
-	f.files, f.plans = files, plans
+	changed := f.files == nil || !slices.Equal(records, f.records)
+	f.files, f.records = files, records
 	if !changed {
 		return nil, errs
 	}
 	f.revision++
-	return plan.NewSnapshot(f.revision, plans), errs
+	return plan.NewSnapshotOf(f.revision, records), errs
 }
 
 // list returns the paths of the policy files, folder by folder.
@@ -127,78 +132,95 @@ func isPolicyFile(dir, name string) bool {
 	return err != nil || !info.IsDir()
 }
 
-// readPolicyFile returns the plans of the file, or all errors with their positions.
+// readPolicyFile returns the records of the file, or all errors with their positions.
 func readPolicyFile(ctx context.Context, path string) (read *policyFile, errs []*fileError) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, []*fileError{{path: path, err: errors.Unwrap(err)}} // the fileError has the path
 	}
 	parsed := policyfile.Parse(ctx, data, policyfile.DefaultNamespace)
-	problems := parsed.Problems
-	read = &policyFile{bytes: map[*plan.Plan][]byte{}}
+	r := &recordReader{problems: parsed.Problems}
 	for _, policy := range parsed.Policies {
 		compiled, failures := compile.Compile(policy.RateLimitPolicy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
-		for _, failure := range failures {
-			problems = append(problems, policyfile.Problem{Position: policy.Position(failure.Field), Policy: policy.ID(), Text: failure.Error()})
+		at := policyfile.Problem{Policy: policy.ID()}
+		if r.fail(failures, policy.Position, at); compiled != nil {
+			r.add(compiled, policy.Position, at)
 		}
-		if compiled == nil {
-			continue
-		}
-		encoded, err := plan.Encode(compiled)
-		if err != nil {
-			problems = append(problems, policyfile.Problem{Position: policy.Position(""), Policy: policy.ID(), Text: err.Error()})
-			continue
-		}
-		read.plans = append(read.plans, compiled)
-		read.bytes[compiled] = encoded
 	}
-	slices.SortStableFunc(problems, func(a, b policyfile.Problem) int {
+	for _, group := range parsed.KeyGroups {
+		compiled, failures := compile.KeyGroup(group.RateLimitKeyGroup)
+		at := policyfile.Problem{Object: group.Object()}
+		if r.fail(failures, group.Position, at); compiled != nil {
+			r.add(compiled, group.Position, at)
+		}
+	}
+	slices.SortStableFunc(r.problems, func(a, b policyfile.Problem) int {
 		return cmp.Or(a.Position.Line-b.Position.Line, a.Position.Column-b.Position.Column)
 	})
-	for i := range problems {
-		errs = append(errs, &fileError{path: path, position: problems[i].Position, err: errors.New(problems[i].Message())})
+	for i := range r.problems {
+		errs = append(errs, &fileError{path: path, position: r.problems[i].Position, err: errors.New(r.problems[i].Message())})
 	}
-	return read, errs
+	return &r.policyFile, errs
 }
 
-// reusingPlans returns the file with the plan objects of last where they are equal.
-func (f *policyFile) reusingPlans(last *policyFile) *policyFile {
+// recordReader collects the records and the problems of one file.
+type recordReader struct {
+	policyFile
+	problems []policyfile.Problem
+}
+
+// fail adds the failures of an object to the problems; at names the object.
+func (r *recordReader) fail(failures field.ErrorList, position func(field string) policyfile.Position, at policyfile.Problem) {
+	for _, failure := range failures {
+		at.Position, at.Text = position(failure.Field), failure.Error()
+		r.problems = append(r.problems, at)
+	}
+}
+
+// add adds a record, or a problem if it is too large.
+func (r *recordReader) add(record plan.Record, position func(field string) policyfile.Position, at policyfile.Problem) {
+	encoded, err := plan.Encode(record)
+	if err != nil {
+		at.Position, at.Text = position(""), err.Error()
+		r.problems = append(r.problems, at)
+		return
+	}
+	r.records = append(r.records, encodedRecord{record, string(encoded)})
+}
+
+// reusingRecords returns the file with the record objects of last where they are equal.
+func (f *policyFile) reusingRecords(last *policyFile) *policyFile {
 	if last == nil || last == f {
 		return f
 	}
-	kept := &policyFile{bytes: map[*plan.Plan][]byte{}}
-	for _, p := range f.plans {
-		encoded := f.bytes[p]
-		for _, old := range last.plans {
-			if bytes.Equal(last.bytes[old], encoded) {
-				p = old
-			}
+	old := make(map[string]encodedRecord, len(last.records))
+	for _, record := range last.records {
+		old[record.encoding] = record
+	}
+	kept := &policyFile{}
+	for _, record := range f.records {
+		if same, found := old[record.encoding]; found {
+			record = same
 		}
-		kept.plans = append(kept.plans, p)
-		kept.bytes[p] = encoded
+		kept.records = append(kept.records, record)
 	}
 	return kept
 }
 
-// merge returns the plans of all files in the order of their IDs. Of two plans with
+// merge returns the records of all files in the order of their IDs. Of two records with
 // the same ID it takes the one from the file that sorts first, and reports the other.
-func merge(files map[string]*policyFile) (plans []*plan.Plan, errs []*fileError) {
-	paths := make([]string, 0, len(files))
-	for path := range files {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
+func merge(files map[string]*policyFile) (records []plan.Record, errs []*fileError) {
 	definedIn := map[string]string{}
-	for _, path := range paths {
-		for _, p := range files[path].plans {
-			if other, taken := definedIn[p.ID()]; taken {
-				errs = append(errs, &fileError{path: path, err: fmt.Errorf("%s is also defined in %s, which takes precedence", p.ID(), other)})
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		for _, record := range files[path].records {
+			if other, taken := definedIn[record.ID()]; taken {
+				errs = append(errs, &fileError{path: path, err: fmt.Errorf("%s is also defined in %s, which takes precedence", record.ID(), other)})
 				continue
 			}
-			definedIn[p.ID()] = path
-			plans = append(plans, p)
+			definedIn[record.ID()] = path
+			records = append(records, record.Record)
 		}
 	}
-	slices.SortFunc(plans, func(a, b *plan.Plan) int { return cmp.Compare(a.ID(), b.ID()) })
-	return plans, errs
+	slices.SortFunc(records, func(a, b plan.Record) int { return cmp.Compare(a.ID(), b.ID()) })
+	return records, errs
 }
