@@ -12,8 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -49,7 +47,8 @@ const (
 	defaultOutageDelay = 12 * time.Second
 )
 
-// Reconciler publishes the plan of every RateLimitPolicy and writes its status.
+// Reconciler publishes the plan of every RateLimitPolicy and the record of every RateLimitKeyGroup, and writes
+// their statuses.
 type Reconciler struct {
 	Publisher Publisher
 	Terms     *TermTracker
@@ -76,27 +75,55 @@ type Reconciler struct {
 	// event reports it. Defaults to 12 s.
 	OutageDelay time.Duration
 
-	client      client.Client
-	grants      *grantTracker // nil if Namespaces are watched
-	uncached    client.Reader
-	recorder    events.EventRecorder
-	compiled    compilations
-	initialPass initialPass
-	statuses    *statusQueue
+	client   client.Client
+	grants   *grantTracker // nil if Namespaces are watched
+	uncached client.Reader
+	recorder events.EventRecorder
+	compiled compilations
+	kinds    kinds
+	policies *kind // of kinds
+	synced   syncedKinds
 }
 
-// SetupWithManager adds the controller to the manager. It runs in every process
-// but acts only while its process is the leader.
+// SetupWithManager adds a controller of each kind to the manager. They run in every process
+// but act only while their process is the leader.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.client, r.uncached = mgr.GetClient(), mgr.GetAPIReader()
 	r.recorder = mgr.GetEventRecorder("weir-controller")
 	r.OutageDelay = cmp.Or(r.OutageDelay, defaultOutageDelay)
-	r.statuses = newStatusQueue(r.Publisher, r.OutageDelay)
-	if err := mgr.Add(manager.RunnableFunc(r.writeStatuses)); err != nil {
-		return err
+	r.policies = policyKind()
+	recordKinds := []*recordKind{keyGroupKind()}
+	r.kinds = kinds{r.policies}
+	for _, k := range recordKinds {
+		r.kinds = append(r.kinds, &k.kind)
 	}
+	for _, k := range r.kinds {
+		k.statuses, k.started = newStatusQueue(k, r.Publisher, r.OutageDelay), make(chan struct{})
+		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.writeStatuses(ctx, k) })); err != nil {
+			return err
+		}
+	}
+	for _, k := range recordKinds {
+		if err := r.setupRecords(mgr, k); err != nil {
+			return err
+		}
+	}
+	return r.setupPolicies(mgr)
+}
+
+// options are the options of every controller.
+func options() ctrlcontroller.Options {
+	return ctrlcontroller.Options{
+		MaxConcurrentReconciles: workers,
+		NeedLeaderElection:      new(false),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetryDelay, maxRetryDelay),
+	}
+}
+
+// setupPolicies adds the controller of policies, which also handles the signals for all kinds.
+func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 	if r.Traffic != nil {
-		r.statuses.readsTraffic, r.statuses.gateways = true, r.Gateways
+		r.policies.statuses.readsTraffic, r.policies.statuses.gateways = true, r.Gateways
 		if err := mgr.Add(manager.RunnableFunc(r.readTraffic)); err != nil {
 			return err
 		}
@@ -107,13 +134,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
-		For(&v1alpha1.RateLimitPolicy{}, builder.WithPredicates(specChanged(), r.whileLeading(r.initialPass.misses))).
+		For(&v1alpha1.RateLimitPolicy{}, builder.WithPredicates(specChanged(), r.whileLeading(r.policies.pass.misses))).
+		WatchesRawSource(source.Func(r.policies.start)).
 		WatchesRawSource(source.Func(r.handleSignals)).
-		WithOptions(ctrlcontroller.Options{
-			MaxConcurrentReconciles: workers,
-			NeedLeaderElection:      new(false),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetryDelay, maxRetryDelay),
-		})
+		WithOptions(options())
 	switch {
 	case r.Tenancy != compile.TenancyNamespace:
 	case len(r.Namespaces.Watched) > 0:
@@ -128,33 +152,42 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // Unready returns the policies that are not Ready, as this leader knows them. It must not be
 // called before SetupWithManager.
-func (r *Reconciler) Unready() plan.Unready { return r.statuses.unready() }
+func (r *Reconciler) Unready() plan.Unready { return r.policies.statuses.unready() }
 
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitkeygroups,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitkeygroups/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways;httproutes;grpcroutes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.envoyproxy.io,resources=securitypolicies,verbs=get;list;watch
 
 // Reconcile publishes one policy or, for the request sweep, removes the orphaned
-// plans. The status queue writes the status later. Reconciler is not a
+// records. The status queue writes the status later. Reconciler is not a
 // reconcile.ObjectReconciler because a deleted policy needs work too.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	return r.whileTermRuns(ctx, func(ctx context.Context, t term) (time.Time, error) {
+		if request == sweep {
+			return time.Time{}, ignoreIfReported(r.Publisher.Sweep(ctx, r.sourceExists), r.Publisher.Rollout(""))
+		}
+		return r.reconcilePolicy(ctx, t, request.NamespacedName)
+	})
+}
+
+// whileTermRuns calls reconcileOne in the running term, if any. It returns when the object is to be compiled again
+// without a change; zero is never.
+func (r *Reconciler) whileTermRuns(
+	ctx context.Context, reconcileOne func(context.Context, term) (again time.Time, err error),
+) (reconcile.Result, error) {
 	t, leading := r.Terms.running()
 	if !leading {
 		return reconcile.Result{}, nil
 	}
 	ctx, release := t.bind(ctx)
 	defer release()
-	var again time.Time
-	var err error
-	if request == sweep {
-		err = ignoreIfReported(r.Publisher.Sweep(ctx, r.policyExists), r.Publisher.Rollout(""))
-	} else {
-		again, err = r.reconcilePolicy(ctx, t, request.NamespacedName)
-	}
+	again, err := reconcileOne(ctx, t)
 	if t.ended() {
-		return reconcile.Result{}, nil // the next leader starts with every policy
+		return reconcile.Result{}, nil // the next leader starts with every object
 	}
 	if err == nil && !again.IsZero() {
 		return reconcile.Result{RequeueAfter: max(time.Until(again), minRetryDelay)}, nil
@@ -167,7 +200,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *Reconciler) reconcilePolicy(ctx context.Context, t term, name types.NamespacedName) (again time.Time, err error) {
 	policy := &v1alpha1.RateLimitPolicy{}
 	if err := r.client.Get(ctx, name, policy); apierrors.IsNotFound(err) {
-		return again, r.removePlan(ctx, t, name)
+		r.compiled.forget(name)
+		return again, r.remove(ctx, t, r.policies, name)
 	} else if err != nil {
 		return again, err
 	}
@@ -178,35 +212,46 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, t term, name types.Nam
 	r.grants.observe(policy.Namespace, granted)
 	compiled := r.compiled.of(policy, granted, time.Now()) //nolint:forbidigo // plans depend on the date
 	publishErr := r.publish(ctx, policy, compiled)
-	r.statuses.observe(t, policy, compiled, r.isEdited(t, policy))
-	r.markProcessed(ctx, t, name)
+	r.policies.statuses.observePolicy(t, policy, compiled, r.isEdited(t, r.policies, policy))
+	r.markProcessed(ctx, t, r.policies, name)
 	return compiled.again(), ignoreIfReported(publishErr, r.Publisher.Rollout(""))
 }
 
-// removePlan deletes the plan of a deleted policy.
-func (r *Reconciler) removePlan(ctx context.Context, t term, name types.NamespacedName) error {
-	r.statuses.forget(name)
-	r.compiled.forget(name)
-	err := r.withdraw(ctx, name.String())
-	r.markProcessed(ctx, t, name)
+// remove deletes the record of a deleted object.
+func (r *Reconciler) remove(ctx context.Context, t term, k *kind, name types.NamespacedName) error {
+	k.statuses.forget(name)
+	err := r.withdraw(ctx, k.id(name))
+	r.markProcessed(ctx, t, k, name)
 	return ignoreIfReported(err, r.Publisher.Rollout(""))
 }
 
-// markProcessed records that the publisher was given the policy in this term, and
+// markProcessed records that the publisher was given the object in this term, and
 // calls MarkSynced after the last one.
-func (r *Reconciler) markProcessed(ctx context.Context, t term, name types.NamespacedName) {
-	if r.initialPass.done(t, reconcile.Request{NamespacedName: name}) {
-		r.Publisher.MarkSynced(ctx)
-		r.statuses.endInitialPass(t)
+func (r *Reconciler) markProcessed(ctx context.Context, t term, k *kind, name types.NamespacedName) {
+	if k.pass.done(t, reconcile.Request{NamespacedName: name}) {
+		r.endInitialPass(ctx, t, k)
 	}
 }
 
-// isEdited reports whether a user has just changed the policy: its generation is not reported
-// yet, and it is not one of the policies that an earlier leader left behind.
-func (r *Reconciler) isEdited(t term, policy *v1alpha1.RateLimitPolicy) bool {
-	return policy.Status.ObservedGeneration != policy.Generation &&
-		(policy.Status.ObservedGeneration > 0 ||
-			!r.initialPass.isPending(t, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(policy)}))
+// endInitialPass records that all objects of the kind were processed in this term, and calls MarkSynced after the last
+// kind.
+func (r *Reconciler) endInitialPass(ctx context.Context, t term, k *kind) {
+	if !r.synced.add(t, k, len(r.kinds)) {
+		return
+	}
+	r.Publisher.MarkSynced(ctx)
+	for _, k := range r.kinds {
+		k.statuses.endInitialPass(t)
+	}
+}
+
+// isEdited reports whether a user has just changed the object: its generation is not reported
+// yet, and it is not one of the objects that an earlier leader left behind.
+func (r *Reconciler) isEdited(t term, k *kind, object client.Object) bool {
+	was := k.earlier(object)
+	return was.observedGeneration != object.GetGeneration() &&
+		(was.observedGeneration > 0 ||
+			!k.pass.isPending(t, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}))
 }
 
 // publish hands the plan of the policy to the publisher. A policy that does not compile, or
@@ -216,18 +261,7 @@ func (r *Reconciler) publish(ctx context.Context, policy *v1alpha1.RateLimitPoli
 	id := client.ObjectKeyFromObject(policy).String()
 	switch {
 	case len(compiled.problems) == 0:
-		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-		defer cancel()
-		o := plan.SetOptions{
-			Created: policy.CreationTimestamp.Time, WasProgrammed: wasProgrammed(policy),
-			DropLast: !r.mayKeepPlan(policy, compiled.granted, id),
-		}
-		err := r.Publisher.Set(ctx, compiled.plan, o)
-		if errors.Is(err, plan.ErrOlderGeneration) && r.isCurrent(ctx, policy) {
-			o.Restored = true
-			return r.Publisher.Set(ctx, compiled.plan, o)
-		}
-		return err
+		return r.set(ctx, r.policies, policy, compiled.plan, !r.mayKeepPlan(policy, compiled.granted, id))
 	case notAcceptedReason(compiled.problems) == v1alpha1.ReasonMatchNotPermitted,
 		!r.mayKeepPlan(policy, compiled.granted, id):
 		return r.withdraw(ctx, id)
@@ -236,19 +270,20 @@ func (r *Reconciler) publish(ctx context.Context, policy *v1alpha1.RateLimitPoli
 	}
 }
 
-// wasProgrammed reports whether the status reports that the registry held the plan of this
-// generation.
-func wasProgrammed(policy *v1alpha1.RateLimitPolicy) bool {
-	c := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionProgrammed)
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == policy.Generation
-}
-
-// isCurrent reports whether the API server confirms the generation of the policy. The cache
-// may be behind; a lower generation is real only after a restore of etcd.
-func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.RateLimitPolicy) bool {
-	current := policyMetadata()
-	err := r.uncached.Get(ctx, client.ObjectKeyFromObject(policy), current)
-	return err == nil && current.UID == policy.UID && current.Generation == policy.Generation
+// set makes the record of the object the desired one. dropLast is as in plan.SetOptions.
+func (r *Reconciler) set(ctx context.Context, k *kind, object client.Object, record plan.Record, dropLast bool) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	was := k.earlier(object)
+	o := plan.SetOptions{
+		Created: object.GetCreationTimestamp().Time, WasProgrammed: was.isProgrammed(object.GetGeneration()), DropLast: dropLast,
+	}
+	err := r.Publisher.Set(ctx, record, o)
+	if errors.Is(err, plan.ErrOlderGeneration) && k.isCurrent(ctx, r.uncached, object) {
+		o.Restored = true
+		return r.Publisher.Set(ctx, record, o)
+	}
+	return err
 }
 
 // mayKeepPlan reports whether the plan in the registry may stay after an edit that is not
@@ -265,25 +300,14 @@ func (r *Reconciler) withdraw(ctx context.Context, id string) error {
 	return r.Publisher.Delete(ctx, id)
 }
 
-// policyExists reports whether there is a policy of that ID. The API server must confirm that
-// it is gone, because the cache may have started behind it. Policies of Namespaces that are not
+// sourceExists reports whether there is an object whose record has that ID. Objects of Namespaces that are not
 // included count as gone.
-func (r *Reconciler) policyExists(ctx context.Context, id string) (bool, error) {
-	name := nameOf(id)
-	if !r.Namespaces.Include(name.Namespace) {
+func (r *Reconciler) sourceExists(ctx context.Context, id string) (bool, error) {
+	name, k := nameOf(id), r.kinds.of(id)
+	if !r.Namespaces.Include(name.Namespace) || k == nil {
 		return false, nil
 	}
-	err := r.client.Get(ctx, name, &v1alpha1.RateLimitPolicy{}, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		err = r.uncached.Get(ctx, name, policyMetadata())
-	}
-	return err == nil, client.IgnoreNotFound(err)
-}
-
-func policyMetadata() *metav1.PartialObjectMetadata {
-	metadata := &metav1.PartialObjectMetadata{}
-	metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("RateLimitPolicy"))
-	return metadata
+	return k.exists(ctx, r.client, r.uncached, name)
 }
 
 // ignoreIfReported drops an error whose cause the status already reports: Redis is

@@ -7,11 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// eventContent is the content of an event on a policy. The zero eventContent records
+// eventContent is the content of an event on an object. The zero eventContent records
 // none.
 type eventContent struct{ eventType, reason, message string }
 
@@ -40,37 +41,36 @@ var readyEvent = eventContent{corev1.EventTypeNormal, v1alpha1.ReasonReady, "Eve
 //   - An accepted policy counts as announced ready: an outage may have hidden that since.
 //   - So does a policy that had no leader yet: when a first leader makes thousands ready, their
 //     events would cost as much as their statuses.
-func announcedBy(policy *v1alpha1.RateLimitPolicy, isEdited bool) eventContent {
-	conditions := policy.Status.Conditions
+func announcedBy(object client.Object, status *earlierStatus, isEdited bool) eventContent {
 	switch {
-	case policy.Status.ObservedGeneration != policy.Generation && isEdited:
+	case status.observedGeneration != object.GetGeneration() && isEdited:
 		return eventContent{}
-	case policy.Status.ObservedGeneration != policy.Generation:
+	case status.observedGeneration != object.GetGeneration():
 		return readyEvent
-	case meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionAccepted):
+	case meta.IsStatusConditionTrue(status.conditions, v1alpha1.ConditionAccepted):
 		return readyEvent
 	default:
-		return eventOf(conditions)
+		return eventOf(status.conditions)
 	}
 }
 
 // recordEvent records the event for the new status, unless it was the last one of that
 // generation.
-func (r *Reconciler) recordEvent(policy *v1alpha1.RateLimitPolicy, status *v1alpha1.RateLimitPolicyStatus, s *statusRecord) {
-	event := eventOf(status.Conditions)
+func (r *Reconciler) recordEvent(object client.Object, conditions []metav1.Condition, s *statusRecord) {
+	event := eventOf(conditions)
 	if event == (eventContent{}) || event == s.announced {
 		return
 	}
 	s.announced = event
-	r.recorder.Eventf(policy, nil, event.eventType, event.reason, "Reconcile", "%s", event.message)
+	r.recorder.Eventf(object, nil, event.eventType, event.reason, "Reconcile", "%s", event.message)
 }
 
 // recordBypass records an event if the new status reports a bypass that the earlier one did not.
-func (r *Reconciler) recordBypass(policy *v1alpha1.RateLimitPolicy, status *v1alpha1.RateLimitPolicyStatus) {
-	was := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWired)
-	is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionWired)
+func (r *Reconciler) recordBypass(object client.Object, earlier, conditions []metav1.Condition) {
+	was := meta.FindStatusCondition(earlier, v1alpha1.ConditionWired)
+	is := meta.FindStatusCondition(conditions, v1alpha1.ConditionWired)
 	if is == nil || is.Reason != v1alpha1.ReasonBypassed || was != nil && was.Reason == is.Reason && was.Message == is.Message {
 		return
 	}
-	r.recorder.Eventf(policy, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
+	r.recorder.Eventf(object, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
 }

@@ -59,7 +59,7 @@ func TestGenerationInForce(t *testing.T) {
 			policy := &v1alpha1.RateLimitPolicy{}
 			policy.Spec.Limits = []v1alpha1.Limit{{Name: "l", Threshold: 9, Window: "1m"}}
 			policy.Status = v1alpha1.RateLimitPolicyStatus{Summary: "of before", EnforcedGeneration: tc.was}
-			status := f.status(policy)
+			status := f.policyStatus(policy)
 			g.Expect(status.EnforcedGeneration).To(Equal(tc.inForce))
 			g.Expect(status.Summary).To(Equal(tc.summary))
 		})

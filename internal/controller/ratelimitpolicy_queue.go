@@ -5,11 +5,9 @@ package controller
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -28,42 +26,17 @@ import (
 // which always has a name.
 var sweep reconcile.Request
 
-// listRetryDelay is the time between attempts to list the policies. Listing fails
-// only while their CRD is not installed.
+// listRetryDelay is the time between attempts to list the objects of a kind. Listing fails
+// only while its CRD is not installed.
 const listRetryDelay = time.Second
-
-// allPolicies lists every policy. It waits for the cache and retries until ctx ends.
-func (r *Reconciler) allPolicies(ctx context.Context) (requests []reconcile.Request) {
-	_ = wait.PollUntilContextCancel(ctx, listRetryDelay, true, func(ctx context.Context) (bool, error) {
-		var err error
-		requests, err = r.listPolicies(ctx)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Failed to list policies")
-		}
-		return err == nil, nil
-	})
-	return requests
-}
 
 // policiesOfNamespace lists the policies of a Namespace.
 func (r *Reconciler) policiesOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
-	requests, err := r.listPolicies(ctx, client.InNamespace(namespace.GetName()))
+	requests, err := r.policies.list(ctx, r.client, client.InNamespace(namespace.GetName()))
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to list policies", "namespace", namespace.GetName())
 	}
 	return requests
-}
-
-func (r *Reconciler) listPolicies(ctx context.Context, options ...client.ListOption) ([]reconcile.Request, error) {
-	list := &v1alpha1.RateLimitPolicyList{}
-	if err := r.client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, err
-	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests, nil
 }
 
 // enqueueLowPriority queues requests, perhaps thousands, behind those for policies
@@ -78,7 +51,7 @@ func enqueueLowPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Req
 	}
 }
 
-// nameOf returns the name of the policy whose plan has that ID.
+// nameOf returns the name of the object whose record has that ID.
 func nameOf(id string) types.NamespacedName {
 	namespace, name := plan.SplitID(id)
 	return types.NamespacedName{Namespace: namespace, Name: name}
@@ -132,60 +105,3 @@ func (r *Reconciler) whileLeading(isMissed func(t term, object client.Object) bo
 
 // noneMissed is for Namespaces: a reconcile that needs one waits for it.
 func noneMissed(term, client.Object) bool { return false }
-
-// initialPass tracks the policies that a new term has not processed yet.
-type initialPass struct {
-	mu     sync.Mutex
-	term   int64
-	listed map[reconcile.Request]bool // all of the term; whether it is pending
-	left   int
-}
-
-// beginList must be called before the term lists the policies.
-func (p *initialPass) beginList(t term) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.term, p.listed, p.left = t.number, nil, 0
-}
-
-// begin starts the pass over the listed policies. It reports whether the pass is complete at
-// once, because the list is empty.
-func (p *initialPass) begin(t term, policies []reconcile.Request) (complete bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.term, p.listed, p.left = t.number, make(map[reconcile.Request]bool, len(policies)), len(policies)
-	for _, policy := range policies {
-		p.listed[policy] = true
-	}
-	return p.left == 0
-}
-
-// done records a policy that was processed in the term, and reports whether it completed the
-// pass. A policy that an earlier term processed stays pending.
-func (p *initialPass) done(t term, policy reconcile.Request) (complete bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.listed[policy] || p.term != t.number || t.ended() {
-		return false
-	}
-	p.listed[policy] = false
-	p.left--
-	return p.left == 0
-}
-
-// isPending reports whether the term has not processed the policy yet, or has not listed the
-// policies.
-func (p *initialPass) isPending(t term, policy reconcile.Request) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.term != t.number || p.listed == nil || p.listed[policy]
-}
-
-// misses reports whether the term has listed the policies without this one, which the cache
-// holds. While the list is being made, it may miss any.
-func (p *initialPass) misses(t term, policy client.Object) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, listed := p.listed[reconcile.Request{NamespacedName: client.ObjectKeyFromObject(policy)}]
-	return p.term == t.number && !listed
-}

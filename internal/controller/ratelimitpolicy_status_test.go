@@ -156,7 +156,7 @@ func TestConditions(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
 			f := facts{uid: "u", generation: 3, problems: tc.problems, rollout: tc.rollout}
-			conditions := f.conditions()
+			conditions := f.allConditions()
 			g.Expect(describe(conditions)).To(Equal(tc.want))
 			for _, c := range conditions {
 				g.Expect(c.ObservedGeneration).To(Equal(int64(3)))
@@ -194,7 +194,7 @@ func TestProgrammedReportsWhichPlanStays(t *testing.T) {
 func TestReadyNamesTheFirstUnmetCondition(t *testing.T) {
 	t.Parallel()
 	f := facts{rollout: plan.Rollout{Reachable: true, Record: &plan.Plan{}}}
-	NewWithT(t).Expect(f.conditions()[0].Message).To(
+	NewWithT(t).Expect(f.allConditions()[0].Message).To(
 		Equal("NoReplicas: No replica is alive, so no request is decided."))
 }
 

@@ -36,14 +36,14 @@ func newWiredQueue(t *testing.T) *wiredQueue {
 // reconcile observes the policy, whose plan every replica has.
 func (q *wiredQueue) reconcile() {
 	q.rollout = rolledOut
-	q.observe(q.running, q.policy, &compilation{plan: q.plan}, true)
+	q.observePolicy(q.running, q.policy, &compilation{plan: q.plan}, true)
 }
 
 // write takes the status that is due, and makes the policy have it.
 func (q *wiredQueue) write() {
 	q.t.Helper()
 	s := q.isDueNow(q.at)
-	q.policy.Status = s.status(q.policy)
+	q.policy.Status = s.policyStatus(q.policy)
 	q.wrote(q.name(), s)
 }
 
@@ -69,7 +69,7 @@ func (q *wiredQueue) report(at time.Duration, selectors string) {
 // nextTerm begins a term of another process.
 func (q *wiredQueue) nextTerm() {
 	q.t.Helper()
-	q.statusQueue = newStatusQueue(published{queueAt: q.queueAt}, tooLong)
+	q.statusQueue = newStatusQueue(policyKind(), published{queueAt: q.queueAt}, tooLong)
 	q.now = func() time.Time { return time.Unix(1_900_000_000, 0).Add(q.at) }
 	q.t.Cleanup(q.queue.ShutDown)
 	q.endInitialPass(q.running)
@@ -80,7 +80,7 @@ func (q *wiredQueue) nextTerm() {
 func (q *wiredQueue) wantsWrite() bool {
 	q.t.Helper()
 	s := q.isDueNow(q.at)
-	status := s.status(q.policy)
+	status := s.policyStatus(q.policy)
 	return needsWrite(&q.policy.Status, &status)
 }
 
@@ -152,7 +152,7 @@ func TestWiredFollowsTheSelectors(t *testing.T) {
 		q.rollout.Record = &plan.Plan{UID: "u", Generation: generation}
 	}
 	q.plan = &edited
-	q.observe(q.running, q.policy, &compilation{plan: q.plan}, true)
+	q.observePolicy(q.running, q.policy, &compilation{plan: q.plan}, true)
 	rolledOutAs(4)
 	q.write()
 	g.Expect(q.wired()).To(Equal(isTrue), "a new limit changes nothing")
@@ -161,7 +161,7 @@ func TestWiredFollowsTheSelectors(t *testing.T) {
 	other.Generation, q.policy.Generation = 5, 5
 	other.Matches = []plan.Match{{Domain: "edge", Hosts: []string{"a.example"}}}
 	q.plan = &other
-	q.observe(q.running, q.policy, &compilation{plan: q.plan}, true)
+	q.observePolicy(q.running, q.policy, &compilation{plan: q.plan}, true)
 	rolledOutAs(5)
 	q.write()
 	g.Expect(q.wired()).To(Equal(isUnknown))
@@ -175,7 +175,7 @@ func TestWiredFollowsTheSelectors(t *testing.T) {
 	q.policy.Generation, q.policy.Spec.Matches = 6, nil
 	none := other
 	none.Generation, none.Matches = 6, nil
-	q.observe(q.running, q.policy, &compilation{plan: &none}, true)
+	q.observePolicy(q.running, q.policy, &compilation{plan: &none}, true)
 	rolledOutAs(6)
 	q.write()
 	g.Expect(q.wired()).To(BeEmpty(), "callers name the policy")
@@ -199,7 +199,7 @@ func TestWiredStaysDuringAnOutage(t *testing.T) {
 	edited.Matches = []plan.Match{{Domain: "other"}}
 	edited.Generation, q.policy.Generation = 4, 4
 	q.plan = &edited
-	q.observe(q.running, q.policy, &compilation{plan: q.plan}, true)
+	q.observePolicy(q.running, q.policy, &compilation{plan: q.plan}, true)
 	q.rollout.Record = &plan.Plan{UID: "u", Generation: 4}
 	q.write()
 	g.Expect(q.wired()).To(Equal(isTrue + " of an earlier generation"))
@@ -217,11 +217,11 @@ func TestWiredOfTheLastGoodPlan(t *testing.T) {
 	q.write()
 	good := q.plan
 	q.plan, q.policy.Generation = nil, 4
-	q.observe(q.running, q.policy, &compilation{problems: broken}, true)
+	q.observePolicy(q.running, q.policy, &compilation{problems: broken}, true)
 	q.write()
 	g.Expect(q.wired()).To(Equal(isTrue))
 	q.nextTerm()
-	q.observe(q.running, q.policy, &compilation{problems: broken}, true)
+	q.observePolicy(q.running, q.policy, &compilation{problems: broken}, true)
 	q.addTraffic(nil, nil)
 	g.Expect(q.wantsWrite()).To(BeFalse(), "a leader that has never seen the plan")
 	g.Expect(q.policy.Status.WiredSelectors).To(HaveValue(Equal(good.Selectors())))

@@ -16,9 +16,9 @@ import (
 const refreshShare = 9
 
 // handleSignals does what no API event announces:
-//   - when a term begins, it queues all policies and a sweep,
+//   - when a term begins, it queues all objects and a sweep,
 //   - when the registry becomes writable again, it queues a sweep,
-//   - when the Rollout of policies changes, it queues their statuses,
+//   - when the Rollout of objects changes, it queues their statuses,
 //   - when the registry is unusable for OutageDelay, it records an event.
 func (r *Reconciler) handleSignals(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	s := &signals{reconciler: r, queue: queue, outage: newOutage(r)}
@@ -48,7 +48,7 @@ func (s *signals) run(ctx context.Context) {
 			s.beginTerm(ctx)
 		case <-changes:
 			began := time.Now() //nolint:forbidigo // the CPU time of this call
-			s.refresh()
+			s.refresh(ctx)
 			changes = nil
 			listen.Reset(refreshShare * time.Since(began))
 		case <-listen.C:
@@ -68,29 +68,41 @@ func newStoppedTimer() *time.Timer {
 	return timer
 }
 
-// beginTerm queues every policy.
+// beginTerm queues every object. A kind that cannot be listed, such as one whose CRD is not installed, does not delay
+// the other kinds; only a lost registry waits for it.
 func (s *signals) beginTerm(ctx context.Context) {
 	r := s.reconciler
 	t, leading := r.Terms.running()
 	if !leading {
 		return
 	}
-	r.initialPass.beginList(t)
-	policies := r.allPolicies(ctx)
-	r.compiled.retain(policies)
-	r.statuses.beginTerm(t, policies)
+	enqueueLowPriority(s.queue, sweep)
+	for _, k := range r.kinds {
+		k.pass.beginList(t)
+		go r.beginPass(ctx, t, k)
+	}
+}
+
+// beginPass queues every object of the kind.
+func (r *Reconciler) beginPass(ctx context.Context, t term, k *kind) {
 	ctx, release := t.bind(ctx)
 	defer release()
-	if r.initialPass.begin(t, policies) {
-		r.Publisher.MarkSynced(ctx)
-		r.statuses.endInitialPass(t)
+	requests, listed := k.all(ctx, r.client)
+	if !listed {
+		return
 	}
-	enqueueLowPriority(s.queue, sweep)
-	enqueueLowPriority(s.queue, policies...)
+	if k == r.policies {
+		r.compiled.retain(requests)
+	}
+	k.statuses.beginTerm(t, requests)
+	if k.pass.begin(t, requests) {
+		r.endInitialPass(ctx, t, k)
+	}
+	k.enqueue(ctx, requests...)
 }
 
 // refresh queues the statuses and requests that changed Rollouts need.
-func (s *signals) refresh() {
+func (s *signals) refresh(ctx context.Context) {
 	r := s.reconciler
 	registry := r.Publisher.Rollout("")
 	writable := registry.Reachable && !registry.OwnedElsewhere
@@ -98,5 +110,9 @@ func (s *signals) refresh() {
 		enqueueLowPriority(s.queue, sweep)
 	}
 	s.writable = writable
-	enqueueLowPriority(s.queue, r.statuses.refresh()...)
+	for _, k := range r.kinds {
+		if requests := k.statuses.refresh(); len(requests) > 0 {
+			k.enqueue(ctx, requests...)
+		}
+	}
 }

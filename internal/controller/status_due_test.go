@@ -49,7 +49,7 @@ func newQueueAt(t *testing.T) *queueAt {
 	q := &queueAt{t: t, running: term{number: 1, ctx: t.Context()}}
 	q.policy = testenv.MakePolicy("shop/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
 	q.policy.UID, q.policy.Generation = "u", 3
-	q.statusQueue = newStatusQueue(published{queueAt: q}, tooLong)
+	q.statusQueue = newStatusQueue(policyKind(), published{queueAt: q}, tooLong)
 	t.Cleanup(q.queue.ShutDown)
 	start := time.Unix(1_900_000_000, 0)
 	q.now = func() time.Time { return start.Add(q.at) }
@@ -61,7 +61,7 @@ func (q *queueAt) name() types.NamespacedName { return nameOf("shop/p") }
 // reconciled observes the policy with that Rollout.
 func (q *queueAt) reconciled(rollout plan.Rollout) {
 	q.rollout = rollout
-	q.observe(q.running, q.policy, &compilation{}, true)
+	q.observePolicy(q.running, q.policy, &compilation{}, true)
 }
 
 // isDueAt expects that the status becomes due at that time, and not earlier.
@@ -210,6 +210,6 @@ func TestEndedTermsObserveNothing(t *testing.T) {
 	q.running = second
 	q.reconciled(writing)
 	q.isDueAt(maxInitialHold)
-	q.observe(term{number: 1, ctx: t.Context()}, testenv.MakePolicy("shop/late").Obj(), &compilation{}, true)
+	q.observePolicy(term{number: 1, ctx: t.Context()}, testenv.MakePolicy("shop/late").Obj(), &compilation{}, true)
 	g.Expect(q.records).To(HaveLen(1), "an earlier number")
 }

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -31,14 +30,15 @@ const (
 	maxInitialHold = 10 * time.Second
 )
 
-// statusQueue holds the newest facts of every policy, and queues the statuses that are to be
+// statusQueue holds the newest facts of every object of one kind, and queues the statuses that are to be
 // written. A status is due
 //   - when the facts have settled,
 //   - settleTime after they became unsettled, if their generation is not reported yet,
 //   - otherwise when they have been unsettled for outageDelay without a break.
 //
-// Edited policies come before the others.
+// Edited objects come before the others.
 type statusQueue struct {
+	kind        plan.Kind
 	publisher   Publisher
 	outageDelay time.Duration
 	now         func() time.Time
@@ -55,12 +55,12 @@ type statusQueue struct {
 	readsTraffic bool
 	gateways     *gatewayapi.Cache // nil if the objects of targets are not read
 	records      map[types.NamespacedName]*statusRecord
-	// outdated are versions of policies that the API server has replaced. While the cache holds
+	// outdated are versions of objects that the API server has replaced. While the cache holds
 	// one, a write would fail. They remain true in the next term.
 	outdated map[types.NamespacedName]string
 }
 
-// statusRecord is the state of one policy in one term.
+// statusRecord is the state of one object in one term.
 type statusRecord struct {
 	facts
 	id       string
@@ -78,10 +78,10 @@ type statusRecord struct {
 	outdated  string       // see statusQueue; set by take
 }
 
-func newStatusQueue(p Publisher, outageDelay time.Duration) *statusQueue {
+func newStatusQueue(k *kind, p Publisher, outageDelay time.Duration) *statusQueue {
 	return &statusQueue{
-		publisher: p, outageDelay: outageDelay, now: time.Now, //nolint:forbidigo // the age of facts
-		queue: priorityqueue.New("ratelimitpolicy_status", func(o *priorityqueue.Opts[types.NamespacedName]) {
+		kind: k.record, publisher: p, outageDelay: outageDelay, now: time.Now, //nolint:forbidigo // the age of facts
+		queue: priorityqueue.New(strings.ToLower(k.name)+"_status", func(o *priorityqueue.Opts[types.NamespacedName]) {
 			o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetryDelay, maxRetryDelay)
 		}),
 		records:  map[types.NamespacedName]*statusRecord{},
@@ -89,15 +89,15 @@ func newStatusQueue(p Publisher, outageDelay time.Duration) *statusQueue {
 	}
 }
 
-// beginTerm forgets the facts of earlier terms, and all policies but these.
-func (q *statusQueue) beginTerm(t term, policies []reconcile.Request) {
+// beginTerm forgets the facts of earlier terms, and all objects but these.
+func (q *statusQueue) beginTerm(t term, objects []reconcile.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.enter(t)
 	retained := map[types.NamespacedName]string{}
-	for _, policy := range policies {
-		if version := q.outdated[policy.NamespacedName]; version != "" {
-			retained[policy.NamespacedName] = version
+	for _, object := range objects {
+		if version := q.outdated[object.NamespacedName]; version != "" {
+			retained[object.NamespacedName] = version
 		}
 	}
 	q.outdated = retained
@@ -120,7 +120,7 @@ func (q *statusQueue) enter(t term) bool {
 	return true
 }
 
-// endInitialPass reports that the publisher knows every policy, so that it writes them.
+// endInitialPass reports that the publisher knows every object, so that it writes their records.
 func (q *statusQueue) endInitialPass(t term) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,30 +136,28 @@ func (q *statusQueue) endInitialPass(t term) {
 	}
 }
 
-// observe records the facts of a policy that was handed to the publisher in that term.
-func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, compiled *compilation, isEdited bool) {
-	name := client.ObjectKeyFromObject(policy)
+// observe records the facts of an object that was handed to the publisher in that term. next makes them from the earlier
+// ones; the Rollout is set here.
+func (q *statusQueue) observe(t term, object client.Object, was earlierStatus, isEdited bool, next func(earlier facts) facts) {
+	name := client.ObjectKeyFromObject(object)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.enter(t) {
 		return
 	}
 	s := q.records[name]
-	if s == nil || s.uid != policy.UID {
-		s = &statusRecord{id: name.String()}
+	if s == nil || s.uid != object.GetUID() {
+		s = &statusRecord{id: plan.IDOf(q.kind, name.Namespace, name.Name)}
 		q.records[name] = s
 	}
-	if s.generation != policy.Generation {
-		s.announced = announcedBy(policy, isEdited)
+	if s.generation != object.GetGeneration() {
+		s.announced = announcedBy(object, &was, isEdited)
 	}
-	s.facts = facts{
-		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy),
-		problems: compiled.problems, mode: compiled.mode(), shadow: compiled.shadow, warnings: compiled.warnings,
-		wiring:  s.wiring.follow(policy, compiled.selectors()),
-		rollout: s.rollout,
-	}
+	rollout := s.rollout
+	s.facts = next(s.facts)
+	s.kind, s.uid, s.generation, s.rollout = q.kind, object.GetUID(), object.GetGeneration(), rollout
 	// The cache may be behind the last write.
-	if was := reportedBy(policy); s.reported == (reported{}) || was == s.key() {
+	if was := reportedBy(object, &was); s.reported == (reported{}) || was == s.key() {
 		s.reported = was
 	}
 	s.isEdited = s.isEdited || isEdited
@@ -169,7 +167,7 @@ func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, compiled
 }
 
 // refresh reads every Rollout again and queues the statuses that it changes. It returns the
-// policies without an accepted plan whose last plan has changed: whether they may keep it must
+// objects that are not accepted and whose last record has changed: whether they may keep it must
 // be judged again.
 func (q *statusQueue) refresh() (judge []reconcile.Request) {
 	q.mu.Lock()
@@ -182,7 +180,7 @@ func (q *statusQueue) refresh() (judge []reconcile.Request) {
 		if rollout == s.rollout {
 			continue
 		}
-		if (len(s.problems) > 0 || rollout.OverBudget != nil) && rollout.Plan() != s.rollout.Plan() {
+		if (len(s.problems) > 0 || rollout.OverBudget != nil) && rollout.Record != s.rollout.Record {
 			judge = append(judge, reconcile.Request{NamespacedName: name})
 		}
 		s.setRollout(rollout, q.now())
@@ -230,7 +228,7 @@ func (q *statusQueue) wrote(name types.NamespacedName, s *statusRecord) {
 	}
 }
 
-// unready returns the policies that are not Ready.
+// unready returns the objects that are not Ready.
 func (q *statusQueue) unready() plan.Unready {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -251,14 +249,14 @@ func (q *statusQueue) unready() plan.Unready {
 	return list
 }
 
-// outdate records a version of the policy that the API server has replaced.
+// outdate records a version of the object that the API server has replaced.
 func (q *statusQueue) outdate(name types.NamespacedName, version string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outdated[name] = version
 }
 
-// forget drops the facts of a policy.
+// forget drops the facts of an object.
 func (q *statusQueue) forget(name types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,19 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
 const (
@@ -40,20 +35,20 @@ const (
 // to name.
 var errCacheBehind = errors.New("the cache is behind the API server")
 
-// writeStatuses writes the statuses that are due until ctx ends.
+// writeStatuses writes the statuses of the kind that are due until ctx ends.
 //
 // It is shorter than a Controller with a source.Func, which would also change what users see:
 //   - A Controller logs and counts every error that it retries with backoff, so conflicts would not be
 //     quiet. Its retry without an error (RequeueAfter) has no backoff; the one with backoff is deprecated.
 //   - It resets the backoff of a status that is taken before it is due.
 //   - It has no queue until it starts, but facts are recorded from the first reconcile on.
-func (r *Reconciler) writeStatuses(ctx context.Context) error {
-	defer context.AfterFunc(ctx, r.statuses.queue.ShutDown)()
+func (r *Reconciler) writeStatuses(ctx context.Context, k *kind) error {
+	defer context.AfterFunc(ctx, k.statuses.queue.ShutDown)()
 	pace := rate.NewLimiter(rate.Every(statusInterval), 1)
 	var writers sync.WaitGroup
 	for range statusWriters {
 		writers.Go(func() {
-			for r.writeNextStatus(ctx, pace) {
+			for r.writeNextStatus(ctx, k, pace) {
 			}
 		})
 	}
@@ -62,102 +57,88 @@ func (r *Reconciler) writeStatuses(ctx context.Context) error {
 }
 
 // writeNextStatus waits for the next status and writes it. It returns false after a shutdown.
-func (r *Reconciler) writeNextStatus(ctx context.Context, pace *rate.Limiter) bool {
-	name, shutdown := r.statuses.queue.Get()
+func (r *Reconciler) writeNextStatus(ctx context.Context, k *kind, pace *rate.Limiter) bool {
+	name, shutdown := k.statuses.queue.Get()
 	if shutdown {
 		return false
 	}
-	defer r.statuses.queue.Done(name)
+	defer k.statuses.queue.Done(name)
 	if pace.Wait(ctx) != nil {
 		return true
 	}
-	s, t, due := r.statuses.take(name)
+	s, t, due := k.statuses.take(name)
 	if !due {
 		return true
 	}
 	ctx, release := t.bind(ctx)
 	defer release()
-	err := r.writeStatus(ctx, name, &s)
+	err := r.writeStatus(ctx, k, name, &s)
 	switch {
 	case err == nil || t.ended():
 		return true
 	case apierrors.IsConflict(err):
 		// Conflicts do not add up to a long delay: while a client keeps changing the policy,
 		// most writes are late.
-		r.statuses.queue.Forget(name)
+		k.statuses.queue.Forget(name)
 	case errors.Is(err, errCacheBehind):
 	case ctx.Err() == nil:
-		log.FromContext(ctx).Error(err, "Failed to write a status", "policy", name)
+		log.FromContext(ctx).Error(err, "Failed to write a status", "kind", k.name, "object", name)
 	}
-	r.statuses.retry(name, s.isEdited)
+	k.statuses.retry(name, s.isEdited)
 	return true
 }
 
-// writeStatus writes the status that follows from the facts, unless the policy has it, then
-// records an event. It does nothing for a policy that has changed since: a reconcile follows.
-func (r *Reconciler) writeStatus(ctx context.Context, name types.NamespacedName, s *statusRecord) error {
-	policy := &v1alpha1.RateLimitPolicy{}
-	if err := r.client.Get(ctx, name, policy, client.UnsafeDisableDeepCopy); err != nil {
+// writeStatus writes the status that follows from the facts, unless the object has it, then
+// records an event. It does nothing for an object that has changed since: a reconcile follows.
+func (r *Reconciler) writeStatus(ctx context.Context, k *kind, name types.NamespacedName, s *statusRecord) error {
+	object := k.newObject()
+	if err := r.client.Get(ctx, name, object, client.UnsafeDisableDeepCopy); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	switch {
-	case policy.UID != s.uid || policy.Generation != s.generation:
+	case object.GetUID() != s.uid || object.GetGeneration() != s.generation:
 		return nil
-	case policy.ResourceVersion == s.outdated:
+	case object.GetResourceVersion() == s.outdated:
 		return errCacheBehind
 	}
-	status := s.status(policy)
-	if !needsWrite(&policy.Status, &status) {
-		r.statuses.wrote(name, s)
+	next := k.status(object, &s.facts)
+	if !next.isNew {
+		k.statuses.wrote(name, s)
 		return nil
 	}
-	version, err := r.patchStatus(ctx, policy, &status)
-	if apierrors.IsConflict(err) || err == nil && version != policy.ResourceVersion {
-		r.statuses.outdate(name, policy.ResourceVersion)
+	version, err := r.patchStatus(ctx, k, object, next.status)
+	if apierrors.IsConflict(err) || err == nil && version != object.GetResourceVersion() {
+		k.statuses.outdate(name, object.GetResourceVersion())
 	}
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.recordEvent(policy, &status, s)
-	r.recordBypass(policy, &status)
-	r.statuses.wrote(name, s)
+	r.recordEvent(object, next.conditions, s)
+	r.recordBypass(object, k.earlier(object).conditions, next.conditions)
+	k.statuses.wrote(name, s)
 	return nil
 }
 
-// needsWrite reports whether the status is to be written. A change of enforcedGeneration or of Warnings
-// alone waits for the next write: a new release must not rewrite all statuses.
-func needsWrite(was, is *v1alpha1.RateLimitPolicyStatus) bool {
-	stripped := func(s *v1alpha1.RateLimitPolicyStatus) *v1alpha1.RateLimitPolicyStatus {
-		rest := *s
-		rest.EnforcedGeneration = nil
-		rest.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionWarnings })
-		return &rest
-	}
-	return !equality.Semantic.DeepEqual(stripped(was), stripped(is))
-}
-
-// patchStatus replaces the status and returns the new version of the policy. A merge patch
+// patchStatus replaces the status and returns the new version of the object. A merge patch
 // replaces the whole list of conditions, so the patch carries an optimistic lock. It never
 // removes a field, because no field of a status becomes empty again.
-func (r *Reconciler) patchStatus(
-	ctx context.Context, policy *v1alpha1.RateLimitPolicy, status *v1alpha1.RateLimitPolicyStatus,
-) (version string, err error) {
+func (r *Reconciler) patchStatus(ctx context.Context, k *kind, object client.Object, status any) (version string, err error) {
 	var patch struct {
 		Metadata struct {
 			UID             types.UID `json:"uid"`
 			ResourceVersion string    `json:"resourceVersion"`
 		} `json:"metadata"`
-		Status *v1alpha1.RateLimitPolicyStatus `json:"status"`
+		Status any `json:"status"`
 	}
-	patch.Metadata.UID, patch.Metadata.ResourceVersion, patch.Status = policy.UID, policy.ResourceVersion, status
+	patch.Metadata.UID, patch.Metadata.ResourceVersion, patch.Status = object.GetUID(), object.GetResourceVersion(), status
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return "", fmt.Errorf("encode the status: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	patched := policyMetadata()
-	patched.Namespace, patched.Name = policy.Namespace, policy.Name
+	patched := k.metadata()
+	patched.Namespace, patched.Name = object.GetNamespace(), object.GetName()
 	err = r.client.Status().Patch(ctx, patched, client.RawPatch(types.MergePatchType, data))
 	return patched.ResourceVersion, err
 }

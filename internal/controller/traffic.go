@@ -81,7 +81,7 @@ func (r *Reconciler) readTraffic(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.objectsChanged():
-			r.statuses.judgeTargets()
+			r.policies.statuses.judgeTargets()
 			continue
 		case <-next.C:
 		}
@@ -90,7 +90,7 @@ func (r *Reconciler) readTraffic(ctx context.Context) error {
 			next.Reset(termPoll)
 			continue
 		}
-		if r.statuses.awaitsTraffic() {
+		if r.policies.statuses.awaitsTraffic() {
 			err := r.readTrafficOnce(ctx, t)
 			if err != nil && !failed && ctx.Err() == nil {
 				log.FromContext(ctx).Error(err, "Failed to read the traffic of policies")
@@ -112,8 +112,8 @@ func (r *Reconciler) objectsChanged() <-chan struct{} {
 func (r *Reconciler) readTrafficOnce(ctx context.Context, t term) error {
 	ctx, release := t.bind(ctx)
 	defer release()
-	list, err := r.Traffic.Read(ctx, r.statuses.trafficSince())
-	r.statuses.addTraffic(list, err)
+	list, err := r.Traffic.Read(ctx, r.policies.statuses.trafficSince())
+	r.policies.statuses.addTraffic(list, err)
 	return err
 }
 
