@@ -181,7 +181,7 @@ func TestProgrammedReportsWhichPlanStays(t *testing.T) {
 	g := NewWithT(t)
 	invalid := field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "")}
 	forbidden := field.ErrorList{field.Forbidden(field.NewPath("spec"), "")}
-	message := func(problems field.ErrorList, last *plan.Plan) string {
+	message := func(problems field.ErrorList, last plan.Record) string {
 		f := facts{problems: problems, rollout: plan.Rollout{Reachable: true, Record: last}}
 		return f.programmed().Message
 	}

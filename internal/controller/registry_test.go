@@ -308,11 +308,16 @@ func (r *registry) change(to func(*registry)) {
 	r.signal()
 }
 
-// plan returns what the registry holds under the ID, or nil.
-func (r *registry) plan(id string) *plan.Plan {
+// recordOf returns what the registry holds under the ID, or nil.
+func (r *registry) recordOf(id string) plan.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, _ := r.records[id].record.(*plan.Plan)
+	return r.records[id].record
+}
+
+// plan returns the plan that the registry holds under the ID, or nil.
+func (r *registry) plan(id string) *plan.Plan {
+	p, _ := r.recordOf(id).(*plan.Plan)
 	return p
 }
 

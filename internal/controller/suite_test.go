@@ -239,25 +239,30 @@ type outcome struct {
 func outcomeOf(policy *v1alpha1.RateLimitPolicy) func(Gomega, SpecContext) outcome {
 	return func(g Gomega, ctx SpecContext) outcome {
 		got := read(ctx, policy)
-		g.Expect(got.Status.ObservedGeneration).To(Equal(got.Generation))
-		describe := func(conditionType string) string {
-			c := meta.FindStatusCondition(got.Status.Conditions, conditionType)
-			g.Expect(c).NotTo(BeNil(), conditionType)
-			g.Expect(c.ObservedGeneration).To(Equal(got.Generation), conditionType)
-			return string(c.Status) + " " + c.Reason
-		}
-		return outcome{
-			Ready:      describe(v1alpha1.ConditionReady),
-			Accepted:   describe(v1alpha1.ConditionAccepted),
-			Programmed: describe(v1alpha1.ConditionProgrammed),
-			Enforced:   describe(v1alpha1.ConditionEnforced),
-			Kstatus:    kstatus(g, got),
-		}
+		return outcomeFrom(g, got, got.Status.ObservedGeneration, got.Status.Conditions)
 	}
 }
 
-func kstatus(g Gomega, policy *v1alpha1.RateLimitPolicy) status.Status {
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
+// outcomeFrom returns the outcome of an object with that status.
+func outcomeFrom(g Gomega, object client.Object, observedGeneration int64, conditions []metav1.Condition) outcome {
+	g.Expect(observedGeneration).To(Equal(object.GetGeneration()))
+	describe := func(conditionType string) string {
+		c := meta.FindStatusCondition(conditions, conditionType)
+		g.Expect(c).NotTo(BeNil(), conditionType)
+		g.Expect(c.ObservedGeneration).To(Equal(object.GetGeneration()), conditionType)
+		return string(c.Status) + " " + c.Reason
+	}
+	return outcome{
+		Ready:      describe(v1alpha1.ConditionReady),
+		Accepted:   describe(v1alpha1.ConditionAccepted),
+		Programmed: describe(v1alpha1.ConditionProgrammed),
+		Enforced:   describe(v1alpha1.ConditionEnforced),
+		Kstatus:    kstatus(g, object),
+	}
+}
+
+func kstatus(g Gomega, typed client.Object) status.Status {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	g.Expect(err).NotTo(HaveOccurred())
 	result, err := status.Compute(&unstructured.Unstructured{Object: object})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -78,7 +78,7 @@ func addWebhook(
 	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
 		Matches: matches, Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
 		Reviews: o.Reviews,
-		Sizes:   &v1alpha1.PlanSizes{Policies: mgr.GetCache(), Budget: budget},
+		Sizes:   &v1alpha1.PlanSizes{Objects: mgr.GetCache(), Budget: budget},
 	})
 	if err != nil {
 		return err
@@ -92,7 +92,9 @@ func addWebhook(
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST "+v1alpha1.Path, in.Handler(handler))
+	for _, path := range []string{v1alpha1.Path, v1alpha1.KeyGroupPath} {
+		mux.Handle("POST "+path, in.Handler(handler))
+	}
 	return mgr.Add(runOnEveryReplica(func(ctx context.Context) {
 		serveWebhook(ctx, httpserver.Options{
 			Address: o.Address, Handler: mux, DrainDelay: o.DrainDelay, Logger: logger,

@@ -1,15 +1,16 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 validates RateLimitPolicies before the API server stores them.
+// Package v1alpha1 validates RateLimitPolicies and RateLimitKeyGroups before the API server stores them.
 //
 // It rejects exactly what the controller would not accept, since both call
-// internal/compile. A policy that is valid but probably a mistake gets the warnings of
+// internal/compile. An object that is valid but probably a mistake gets the warnings of
 // internal/warning, which never reject it.
 //
 // Read the files in this order:
 //
 //	ratelimitpolicy_webhook.go  Validator: what is rejected, and the order of warnings
+//	ratelimitkeygroup_webhook.go  the same for key groups
 //	follow.go                   the matches of all policies, from a cache
 //	over_budget.go              plans that are likely to have no room
 //	reviews.go                  counts of what is answered

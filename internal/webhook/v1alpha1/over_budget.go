@@ -19,8 +19,8 @@ import (
 // PlanSizes estimates how much of the budget of a Namespace its policies use. Only the leader
 // knows it, since plans that do not compile any more, or that wait for room, count differently.
 type PlanSizes struct {
-	// Policies reads from a cache.
-	Policies client.Reader
+	// Objects reads policies and key groups from a cache.
+	Objects client.Reader
 	// Budget is the budget of each Namespace.
 	Budget plan.Budget
 
@@ -59,7 +59,7 @@ func (s *PlanSizes) shortage(ctx context.Context, compiled *plan.Plan) (*plan.Ov
 // of returns the sizes of the plans of a Namespace. It compiles each generation once.
 func (s *PlanSizes) of(ctx context.Context, namespace string) (map[string]planSize, error) {
 	list := &v1alpha1.RateLimitPolicyList{}
-	if err := s.Policies.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Objects.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()

@@ -50,11 +50,24 @@ type Validator struct {
 
 var _ admission.Validator[*v1alpha1.RateLimitPolicy] = (*Validator)(nil)
 
-// NewHandler returns the HTTP handler for Path.
+// NewHandler returns the HTTP handler for Path and KeyGroupPath.
 func NewHandler(scheme *runtime.Scheme, v *Validator) (http.Handler, error) {
-	return admission.StandaloneWebhook(admission.WithValidator(scheme, v), admission.StandaloneOptions{
-		Logger: log.Log.WithName("webhook"), MetricsPath: Path,
-	})
+	policies, err := standalone(Path, admission.WithValidator(scheme, v))
+	if err != nil {
+		return nil, err
+	}
+	keyGroups, err := standalone(KeyGroupPath, admission.WithValidator(scheme, &keyGroupValidator{v}))
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle(Path, policies)
+	mux.Handle(KeyGroupPath, keyGroups)
+	return mux, nil
+}
+
+func standalone(path string, webhook *admission.Webhook) (http.Handler, error) {
+	return admission.StandaloneWebhook(webhook, admission.StandaloneOptions{Logger: log.Log.WithName("webhook"), MetricsPath: path})
 }
 
 // ValidateCreate rejects a policy that the controller would not accept.
@@ -73,7 +86,7 @@ func (v *Validator) ValidateUpdate(ctx context.Context, was, policy *v1alpha1.Ra
 		return v.validate(ctx, was, policy)
 	case was.Annotations[v1alpha1.ShadowUntilAnnotation] != policy.Annotations[v1alpha1.ShadowUntilAnnotation]:
 		_, problems := shadowOf(policy).Apply(nil, nil)
-		return nil, invalid(policy, problems)
+		return nil, invalid("RateLimitPolicy", policy.Name, problems)
 	default:
 		return nil, nil
 	}
@@ -94,7 +107,7 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 		warnings = append(warnings, "spec.matches: failed to read the grant of the Namespace; see condition Accepted")
 	}
 	compiled, problems := shadowOf(policy).Apply(compile.Compile(policy, granted, time.Now())) //nolint:forbidigo // the plan holds the offsets of the next years
-	if err := invalid(policy, problems); err != nil {
+	if err := invalid("RateLimitPolicy", policy.Name, problems); err != nil {
 		return warnings, err
 	}
 	warnings = append(warnings, warning.OfPlan(compiled)...)
@@ -102,14 +115,20 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 		warnings = append(warnings, warning.Overlaps(policy, v.Matches, v.Tenancy == compile.TenancyCluster)...)
 		warnings = append(warnings, v.crowdedWarnings(ctx, policy)...)
 	}
+	warnings = append(warnings, v.groupWarnings(ctx, policy)...)
 	warnings = append(warnings, v.budgetWarnings(ctx, compiled)...)
 	if was != nil {
 		warnings = append(warnings, editWarnings(was, compiled)...)
 	}
+	return truncated(warnings), nil
+}
+
+// truncated shortens the warnings to what the API server returns completely.
+func truncated(warnings admission.Warnings) admission.Warnings {
 	for i := range warnings {
 		warnings[i] = message.Truncate(warnings[i], maxWarningBytes)
 	}
-	return warnings, nil
+	return warnings
 }
 
 // shadowOf returns what the annotation means now.
@@ -118,11 +137,11 @@ func shadowOf(policy *v1alpha1.RateLimitPolicy) compile.Shadow {
 }
 
 // invalid returns the error that lists the problems, nil for none.
-func invalid(policy *v1alpha1.RateLimitPolicy, problems field.ErrorList) error {
+func invalid(kind, name string, problems field.ErrorList) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("RateLimitPolicy").GroupKind(), policy.Name, problems)
+	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(kind).GroupKind(), name, problems)
 }
 
 // editWarnings warns of the counters that the edit resets. The counters of an old
@@ -141,7 +160,7 @@ func (v *Validator) crowdedWarnings(ctx context.Context, policy *v1alpha1.RateLi
 		return nil
 	}
 	list := &v1alpha1.RateLimitPolicyList{}
-	if err := v.Sizes.Policies.List(ctx, list, client.InNamespace(policy.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := v.Sizes.Objects.List(ctx, list, client.InNamespace(policy.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Failed to list the policies of the Namespace", "namespace", policy.Namespace)
 		return nil
 	}

@@ -12,7 +12,7 @@ type Reviews struct{ total *prometheus.CounterVec }
 func NewReviews(r prometheus.Registerer) *Reviews {
 	c := &Reviews{total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_webhook_reviews_total",
-		Help: "Created and edited policies that the webhook judged, by result.",
+		Help: "Created and edited policies and key groups that the webhook judged, by result.",
 	}, []string{"result"})}
 	r.MustRegister(c.total)
 	return c

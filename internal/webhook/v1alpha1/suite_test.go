@@ -99,7 +99,7 @@ func reviewed(result string) float64 {
 }
 
 // budget is the budget of each Namespace.
-var budget = plan.Budget{Policies: 20, Bytes: 12_000}
+var budget = plan.Budget{Policies: 20, Bytes: 12_000, KeyBytes: 4000}
 
 // serve serves the validator to the API server until the spec ends or stop is called.
 func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop func()) {
@@ -113,12 +113,10 @@ func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop
 	DeferCleanup(cancel)
 	handler, err := v1alpha1.NewHandler(server.Env.Scheme, &v1alpha1.Validator{
 		Matches: matches, Namespaces: api, Tenancy: tenancy,
-		Sizes: &v1alpha1.PlanSizes{Policies: policies, Budget: budget}, Reviews: reviews,
+		Sizes: &v1alpha1.PlanSizes{Objects: policies, Budget: budget}, Reviews: reviews,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	mux := http.NewServeMux()
-	mux.Handle(v1alpha1.Path, handler)
-	https := httptest.NewTLSServer(mux)
+	https := httptest.NewTLSServer(handler)
 	DeferCleanup(https.Close)
 	configure(ctx, namespace, https.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw}))
 	return https.Close
@@ -131,10 +129,15 @@ func configure(ctx context.Context, namespace, url string, bundle []byte) {
 	configuration, err := webhook.Configuration()
 	Expect(err).NotTo(HaveOccurred())
 	configuration.Name = namespace
-	hook := &configuration.Webhooks[0]
-	Expect(hook.ClientConfig.Service.Path).To(HaveValue(Equal(v1alpha1.Path)))
-	hook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new(url + v1alpha1.Path), CABundle: bundle}
-	hook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	var paths []string
+	for i := range configuration.Webhooks {
+		hook := &configuration.Webhooks[i]
+		path := *hook.ClientConfig.Service.Path
+		paths = append(paths, path)
+		hook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new(url + path), CABundle: bundle}
+		hook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	}
+	Expect(paths).To(ConsistOf(v1alpha1.Path, v1alpha1.KeyGroupPath))
 	Expect(api.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(api.Delete, configuration)
 }

@@ -1,0 +1,118 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/warning"
+)
+
+// +kubebuilder:webhook:path=/validate-ratelimit-weir-dev-v1alpha1-ratelimitkeygroup,mutating=false,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,groups=ratelimit.weir.dev,resources=ratelimitkeygroups,verbs=create;update,versions=v1alpha1,name=ratelimitkeygroups.ratelimit.weir.dev,serviceName=weir-webhook,serviceNamespace=weir-system,admissionReviewVersions=v1,patch=`{"matchConditions":[{"name":"not-being-deleted","expression":"!has(object.metadata.deletionTimestamp)"}]}`
+
+// KeyGroupPath is the HTTP path of the webhook of key groups.
+const KeyGroupPath = "/validate-ratelimit-weir-dev-v1alpha1-ratelimitkeygroup"
+
+// keyGroupValidator validates key groups that are created or updated.
+type keyGroupValidator struct{ *Validator }
+
+var _ admission.Validator[*v1alpha1.RateLimitKeyGroup] = (*keyGroupValidator)(nil)
+
+// ValidateCreate rejects a key group that the controller would not accept.
+func (v *keyGroupValidator) ValidateCreate(ctx context.Context, group *v1alpha1.RateLimitKeyGroup) (admission.Warnings, error) {
+	return v.validate(ctx, group)
+}
+
+// ValidateUpdate rejects a spec that the controller would not accept. An update of the metadata always passes.
+func (v *keyGroupValidator) ValidateUpdate(ctx context.Context, was, group *v1alpha1.RateLimitKeyGroup) (admission.Warnings, error) {
+	if !group.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(was.Spec, group.Spec) {
+		return nil, nil
+	}
+	return v.validate(ctx, group)
+}
+
+// ValidateDelete accepts every deletion. The webhook is not configured for them.
+func (*keyGroupValidator) ValidateDelete(context.Context, *v1alpha1.RateLimitKeyGroup) (admission.Warnings, error) {
+	return nil, nil
+}
+
+func (v *keyGroupValidator) validate(ctx context.Context, group *v1alpha1.RateLimitKeyGroup) (warnings admission.Warnings, err error) {
+	defer func() { v.Reviews.count(warnings, err) }()
+	compiled, problems := compile.KeyGroup(group)
+	if err := invalid("RateLimitKeyGroup", group.Name, problems); err != nil {
+		return nil, err
+	}
+	if v.Sizes == nil {
+		return nil, nil
+	}
+	groups, policies := &v1alpha1.RateLimitKeyGroupList{}, &v1alpha1.RateLimitPolicyList{}
+	if !v.list(ctx, group.Namespace, groups) || !v.list(ctx, group.Namespace, policies) {
+		return nil, nil
+	}
+	warnings = warning.KeyGroup(group, groups.Items, policies.Items)
+	return truncated(append(warnings, v.budgetWarnings(compiled, groups.Items)...)), nil
+}
+
+// budgetWarnings warns of a key group that is likely to have no room in the budget of its Namespace.
+func (v *keyGroupValidator) budgetWarnings(compiled *plan.KeyGroup, groups []v1alpha1.RateLimitKeyGroup) []string {
+	change, used := usageOf(compiled), plan.Usage{}
+	for i := range groups {
+		other, _ := compile.KeyGroup(&groups[i])
+		if other == nil {
+			continue
+		}
+		usage := usageOf(other)
+		used.Add(usage)
+		if other.Name == compiled.Name {
+			change = change.Minus(usage)
+		}
+	}
+	budgets := plan.Budgets{Namespace: v.Sizes.Budget}
+	shortage := budgets.Shortage(compiled.Namespace, change, used, plan.Usage{})
+	if shortage == nil {
+		return nil
+	}
+	return []string{"spec: the key group will probably not be accepted (OverBudget): " + shortage.String()}
+}
+
+// usageOf returns what the key group needs of the budgets.
+func usageOf(group *plan.KeyGroup) plan.Usage {
+	data, err := plan.Encode(group)
+	if err != nil {
+		return plan.Usage{}
+	}
+	return plan.UsageOf(group.ID(), len(data))
+}
+
+// groupWarnings warns of the groups that overrides of the policy select.
+func (v *Validator) groupWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {
+	groups := &v1alpha1.RateLimitKeyGroupList{}
+	if v.Sizes == nil || !v.list(ctx, policy.Namespace, groups) {
+		return nil
+	}
+	return warning.Groups(policy, groups.Items)
+}
+
+// listTimeout bounds a list while the cache does not have the kind yet, such as before its CRD is installed.
+const listTimeout = time.Second
+
+// list reads the objects of the Namespace from the cache. It logs an error and then returns false.
+func (v *Validator) list(ctx context.Context, namespace string, into client.ObjectList) bool {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	err := v.Sizes.Objects.List(ctx, into, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Failed to list the objects of the Namespace", "namespace", namespace)
+	}
+	return err == nil
+}

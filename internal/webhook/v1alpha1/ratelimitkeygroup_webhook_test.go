@@ -1,0 +1,80 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+var _ = Describe("The webhook of key groups", func() {
+	var namespace string
+	BeforeEach(func(ctx SpecContext) {
+		namespace = newNamespace(ctx, nil)
+		serve(ctx, namespace, compile.TenancyCluster)
+		awaitWebhook(ctx, namespace)
+	})
+	keyGroup := func(name, group string, keys ...string) *v1alpha1.RateLimitKeyGroup {
+		return &v1alpha1.RateLimitKeyGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec:       v1alpha1.RateLimitKeyGroupSpec{Group: group, Keys: keys},
+		}
+	}
+	warned := func(ctx context.Context, object client.Object) func() []string {
+		return func() []string {
+			object.SetResourceVersion("")
+			Expect(api.Create(ctx, object, client.DryRunAll)).To(Succeed())
+			return received.take()
+		}
+	}
+
+	It("warns of unused groups, keys in two groups, and a lack of room", func(ctx SpecContext) {
+		const unused = "spec.group: no override of a policy in the Namespace selects the group gold"
+		Expect(warned(ctx, keyGroup("gold-0", "gold", "acme"))()).To(Equal([]string{unused}))
+		tiers := good(namespace, "api").Override(
+			v1alpha1.Override{Name: "best", Groups: []string{"gold"}, Action: v1alpha1.OverrideActionAllow},
+			v1alpha1.Override{Name: "better", Groups: []string{"silver"}, Action: v1alpha1.OverrideActionAllow}).Obj()
+		Expect(warned(ctx, tiers)()).To(Equal([]string{
+			"spec.overrides[0].groups[0]: no RateLimitKeyGroup of the Namespace has keys of the group gold",
+			"spec.overrides[1].groups[0]: no RateLimitKeyGroup of the Namespace has keys of the group silver",
+		}))
+		Expect(api.Create(ctx, tiers)).To(Succeed())
+		received.take()
+		gold := keyGroup("gold-0", "gold", "acme", "globex")
+		Eventually(warned(ctx, gold)).WithContext(ctx).Should(BeEmpty())
+		gold.ResourceVersion = ""
+		Expect(api.Create(ctx, gold)).To(Succeed())
+		Eventually(warned(ctx, keyGroup("silver-0", "silver", "acme"))).WithContext(ctx).Should(Equal([]string{
+			`spec.keys: also in the group gold: "acme"; override best of policy api comes first and decides`,
+		}))
+
+		large := keyGroup("gold-1", "gold", strings.Repeat("x", 200))
+		for i := range byte(26) {
+			large.Spec.Keys = append(large.Spec.Keys, strings.Repeat(string('a'+rune(i)), 200))
+		}
+		Expect(warned(ctx, large)()).To(ConsistOf(And(
+			HavePrefix("spec: the key group will probably not be accepted (OverBudget): The key groups of the Namespace use"),
+			ContainSubstring("of 4000 bytes of keys"),
+		)))
+	})
+
+	It("lets metadata change, and counts its answers", func(ctx SpecContext) {
+		before := reviewed("warned")
+		gold := keyGroup("gold-0", "gold", "acme")
+		Expect(api.Create(ctx, gold)).To(Succeed())
+		Expect(reviewed("warned")).To(Equal(before + 1))
+		received.take()
+		gold.Labels = map[string]string{"team": "shop"}
+		Expect(api.Update(ctx, gold)).To(Succeed())
+		Expect(received.take()).To(BeEmpty())
+	})
+})
