@@ -146,7 +146,8 @@ func TestWatchedNamespacesNeedNoClusterPermissions(t *testing.T) {
 			"get /namespaces " + namespace, "create,patch events.k8s.io/events",
 			"get,list,watch gateway.envoyproxy.io/securitypolicies", "get,list,watch gateway.networking.k8s.io/gateways",
 			"get,list,watch gateway.networking.k8s.io/grpcroutes", "get,list,watch gateway.networking.k8s.io/httproutes",
-			"get,list,watch ratelimit.weir.dev/ratelimitpolicies", "patch ratelimit.weir.dev/ratelimitpolicies/status",
+			"get,list,watch ratelimit.weir.dev/ratelimitkeygroups", "get,list,watch ratelimit.weir.dev/ratelimitpolicies",
+			"patch ratelimit.weir.dev/ratelimitkeygroups/status", "patch ratelimit.weir.dev/ratelimitpolicies/status",
 		}
 	}
 	g.Expect(got).To(And(HaveKeyWithValue("shop/weir-controller-policies", in("shop")), HaveKeyWithValue("bank/weir-controller-policies", in("bank")),
