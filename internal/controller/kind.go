@@ -88,12 +88,17 @@ func (k *kind) enqueue(ctx context.Context, requests ...reconcile.Request) {
 	}
 }
 
-// all lists the objects. It waits for the cache and retries until ctx ends, when it returns false.
+// all lists the objects. It waits for the cache and retries until ctx ends, when it returns false. A kind whose CRD is
+// not installed has no objects; its controller waits for the CRD.
 func (k *kind) all(ctx context.Context, reader client.Reader) (requests []reconcile.Request, listed bool) {
 	err := wait.PollUntilContextCancel(ctx, listRetryDelay, true, func(ctx context.Context) (bool, error) {
 		var err error
 		requests, err = k.list(ctx, reader)
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case meta.IsNoMatchError(err):
+			log.FromContext(ctx).Error(err, "Install the CRD; until then there are no "+k.plural)
+			return true, nil
+		case err != nil && ctx.Err() == nil:
 			log.FromContext(ctx).Error(err, "Failed to list "+k.plural)
 		}
 		return err == nil, nil

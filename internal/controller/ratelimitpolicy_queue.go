@@ -26,8 +26,7 @@ import (
 // which always has a name.
 var sweep reconcile.Request
 
-// listRetryDelay is the time between attempts to list the objects of a kind. Listing fails
-// only while its CRD is not installed.
+// listRetryDelay is the time between attempts to list the objects of a kind.
 const listRetryDelay = time.Second
 
 // policiesOfNamespace lists the policies of a Namespace.

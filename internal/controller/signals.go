@@ -68,7 +68,7 @@ func newStoppedTimer() *time.Timer {
 	return timer
 }
 
-// beginTerm queues every object. A kind that cannot be listed, such as one whose CRD is not installed, does not delay
+// beginTerm queues every object. A kind that cannot be listed, such as one that the process may not read, does not delay
 // the other kinds; only a lost registry waits for it.
 func (s *signals) beginTerm(ctx context.Context) {
 	r := s.reconciler

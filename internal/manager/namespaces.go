@@ -5,6 +5,7 @@ package manager
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +19,10 @@ type Namespaces = controller.Namespaces
 
 // cacheOptions limits the caches to the Namespaces.
 func cacheOptions(n Namespaces) cache.Options {
-	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+	options := cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{&v1alpha1.RateLimitKeyGroup{}: {Transform: stripCopies}},
+	}
 	if len(n.Watched) > 0 {
 		options.DefaultNamespaces = map[string]cache.Config{}
 		for _, namespace := range n.Watched {
@@ -30,11 +34,24 @@ func cacheOptions(n Namespaces) cache.Options {
 		for _, namespace := range n.Excluded {
 			excluded = append(excluded, fields.OneTermNotEqualSelector("metadata.namespace", namespace))
 		}
+		included := fields.AndSelectors(excluded...)
 		options.ByObject = map[client.Object]cache.ByObject{
-			&v1alpha1.RateLimitPolicy{}: {Field: fields.AndSelectors(excluded...)},
+			&v1alpha1.RateLimitPolicy{}:   {Field: included},
+			&v1alpha1.RateLimitKeyGroup{}: {Field: included, Transform: stripCopies},
 		}
 	}
 	return options
+}
+
+// stripCopies removes what repeats the keys of a key group: managed fields, and the annotation of kubectl apply.
+func stripCopies(object any) (any, error) {
+	if metadata, err := meta.Accessor(object); err == nil {
+		metadata.SetManagedFields(nil)
+		annotations := metadata.GetAnnotations()
+		delete(annotations, corev1.LastAppliedConfigAnnotation)
+		metadata.SetAnnotations(annotations)
+	}
+	return object, nil
 }
 
 // clientOptions lets the client read Namespaces from the API server if Roles are all that
