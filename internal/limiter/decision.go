@@ -101,7 +101,9 @@ type LimitState struct {
 	Limit  string
 	// Override names the override that set the numbers of the limit; empty for the
 	// policy's own numbers.
-	Override  string
+	Override string
+	// Group is the group by which this override selects the key; empty if it selects by others.
+	Group     string
 	Algorithm plan.Algorithm
 	// Allowed is true if this limit admits the cost. It is false for every limit of a
 	// blocked key.

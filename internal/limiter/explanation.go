@@ -43,7 +43,9 @@ type ExplainedPolicy struct {
 	// Override and Action are the name and the action of the override that selects the key;
 	// empty if none does.
 	Override string
-	Action   plan.Action
+	// Group is the group by which this override selects the key; empty if it selects by others.
+	Group  string
+	Action plan.Action
 	// Allowed is whether the policy, if its mode were Enforce, would admit the check, and Reason
 	// why. MissingKey with Allowed means that the policy is skipped, by onMissingKey.
 	Allowed bool

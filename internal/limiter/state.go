@@ -26,7 +26,9 @@ type KeyState struct {
 	// Override and Action are the name and the action of the override that selects the
 	// key; both are empty if none does.
 	Override string
-	Action   plan.Action
+	// Group is the group by which this override selects the key; empty if it selects by others.
+	Group  string
+	Action plan.Action
 	// Limits are the states that a check of cost 1 would find. With ActionAllow and
 	// ActionDeny they are the policy's own limits, which such a check does not use.
 	Limits []LimitState

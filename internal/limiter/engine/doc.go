@@ -10,6 +10,7 @@
 //	policy.go           a plan prepared for deciding
 //	variant.go          the limits of a policy, with the numbers of one override, and a cache of derived ones
 //	derived.go          limits that a request brings along, and of a key whose overrides cannot be judged
+//	keygroups.go        the groups of a key, by the key groups of its Namespace
 //	override.go         which override applies to a key
 //	expression.go       CEL expressions, compiled on first use
 //	key.go              the key of a request, and of a reservation

@@ -109,12 +109,12 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 	for _, p := range ev.found {
 		if p.plan.Mode == plan.ModeDisabled {
 			ev.sawDisabled = true
-			ev.report.apply(p.policy, p.match, p.descriptor, nil, nil)
+			ev.report.apply(p.policy, p.match, p.descriptor, nil, &selection{})
 			ev.report.exclude(limiter.ReasonDisabled, true)
 			continue
 		}
 		if p.leftOut {
-			ev.report.apply(p.policy, p.match, p.descriptor, nil, nil)
+			ev.report.apply(p.policy, p.match, p.descriptor, nil, &selection{})
 			ev.leaveOut(p)
 			continue
 		}
@@ -141,7 +141,7 @@ func (ev *evaluation) addInTurn(check *limiter.Check) {
 			if !next.leftOut && (ev.room.has(len(next.plan.Limits)) || ev.hasParticipant(next.policy)) {
 				ev.addPolicy(next, check)
 			} else {
-				ev.report.apply(next.policy, next.match, next.descriptor, nil, nil)
+				ev.report.apply(next.policy, next.match, next.descriptor, nil, &selection{})
 				ev.leaveOut(next)
 			}
 			queues[i] = queue[1:]
@@ -170,10 +170,10 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	var buffer [plan.MaxKeyParts]string
 	key := ev.keyOf(p, check, descriptors, buffer[:0])
-	selected := p.overrideOf(key.parts, &check.Attributes, descriptors)
+	selected := p.overrideOf(key.parts, p.groupsOf(key.parts, ev.groups), &check.Attributes, descriptors)
 	o := selected.override
 	ev.failures = append(ev.failures, selected.failures...)
-	ev.report.apply(p.policy, p.match, p.descriptor, key.parts, o)
+	ev.report.apply(p.policy, p.match, p.descriptor, key.parts, &selected)
 	switch {
 	case o != nil && o.action == plan.ActionAllow && selected.unjudged == 0:
 		ev.addExempt(p.policy)
@@ -184,7 +184,7 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 	default:
-		ev.addLimits(p, p.selectedVariant(&selected), key)
+		ev.addLimits(p, &selected, key)
 	}
 }
 
@@ -203,7 +203,8 @@ func (ev *evaluation) keyOf(
 
 // addLimits adds the policy to the participants, with the limits of the selected variant, in which a
 // requested limit may replace one.
-func (ev *evaluation) addLimits(p applicable, selected *variant, key derivedKey) {
+func (ev *evaluation) addLimits(p applicable, found *selection, key derivedKey) {
+	selected := p.selectedVariant(found)
 	variant := selected
 	if p.hits.Limit != nil {
 		variant = ev.applyRequestedLimit(p.policy, variant, *p.hits.Limit)
@@ -213,7 +214,7 @@ func (ev *evaluation) addLimits(p applicable, selected *variant, key derivedKey)
 		encoded = quota.EncodeKey(key.parts...)
 	}
 	added := participant{
-		policy: p.policy, variant: variant, selected: selected,
+		policy: p.policy, variant: variant, selected: selected, group: found.group, known: found.known,
 		descriptors: descriptorSetOf(p.descriptor), action: p.hits.Action, peek: p.hits.Peek,
 	}
 	switch {

@@ -81,7 +81,7 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 		x.KeyHash = quota.EncodeKey(a.key...).Hash()
 	}
 	if a.override != nil {
-		x.Override, x.Action = a.override.name, a.override.action
+		x.Override, x.Group, x.Action = a.override.name, a.group, a.override.action
 	}
 	if a.participant >= 0 {
 		ev.explainLimits(a.participant, &x)

@@ -27,14 +27,16 @@ type applicable struct {
 // search is the search for the policies of a check.
 type search struct {
 	matches  []plan.Found
-	demands  []demand     // of time for expressions
-	found    []applicable // the result, in the order of the chain
+	demands  []demand              // of time for expressions
+	found    []applicable          // the result, in the order of the chain
+	groups   map[string]*keyGroups // of the view
 	failures []expressionFailure
 	report   *report // nil unless the check is explained
 }
 
 // find sets the policies of the check and the expressions that failed.
 func (s *search) find(v *view, check *limiter.Check) error {
+	s.groups = v.groups
 	if len(check.Policies) == 0 {
 		s.findMatching(v, check)
 		return nil

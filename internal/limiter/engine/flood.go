@@ -54,17 +54,17 @@ func (pt *participant) lifeOf(r *quota.EntryReply) time.Duration {
 }
 
 // protect lets the policies whose budget of new keys is spent, or all if the store is low on
-// memory, decide unknown keys by their overflow key.
+// memory, decide unknown keys by their overflow key. Keys of groups that the policy selects are known.
 func (o *operations) protect(memoryLow bool, now time.Time) {
 	for _, op := range o.all() {
-		op.entry.OnlyKnown = memoryLow || op.newKeys.Spent(now)
+		op.entry.OnlyKnown = !op.known && (memoryLow || op.newKeys.Spent(now))
 	}
 }
 
-// countNewKeys counts the keys that the policies have begun.
+// countNewKeys counts the unknown keys that the policies have begun.
 func (o *operations) countNewKeys(now time.Time) {
 	for _, op := range o.all() {
-		if r := op.reply; r != nil && r.Began && !r.Overflow {
+		if r := op.reply; r != nil && r.Began && !r.Overflow && !op.known {
 			op.newKeys.Begin(now, op.lifeOf(r)+op.entry.TTL)
 		}
 	}

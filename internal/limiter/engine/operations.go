@@ -35,6 +35,8 @@ type participant struct {
 	*policy
 	*variant
 	selected    *variant      // the variant without a requested limit
+	group       string        // see selection
+	known       bool          // see selection
 	descriptors descriptorSet // the descriptors because of which it applies
 	action      limiter.HitsAction
 	peek        bool // the check spends nothing from it
@@ -115,7 +117,7 @@ func (o *operations) applySubstitutes() {
 		switch {
 		case op.reply == nil:
 		case op.reply.Overflow:
-			op.variant = op.base.shareOf(o.replicas)
+			op.variant, op.group = op.base.shareOf(o.replicas), ""
 		case op.reply.RequestIgnored:
 			op.variant = op.selected
 			o.ignoredLimits = append(o.ignoredLimits, op.policy)
@@ -161,6 +163,7 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryR
 			Policy:                pt.id,
 			Limit:                 l.Name,
 			Override:              pt.override,
+			Group:                 pt.group,
 			Algorithm:             l.Algorithm,
 			Allowed:               r.Allows(i),
 			Blocked:               r.Verdict == quota.Blocked,

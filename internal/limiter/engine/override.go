@@ -15,6 +15,7 @@ import (
 type override struct {
 	name     string
 	keys     map[string]struct{}
+	groups   []string
 	networks *networks
 	when     *lazyExpression[bool] // nil without a when
 	action   plan.Action
@@ -22,7 +23,7 @@ type override struct {
 }
 
 func newOverride(i int, o *plan.Override) override {
-	prepared := override{name: o.Name, action: o.Action}
+	prepared := override{name: o.Name, groups: o.Groups, action: o.Action}
 	if len(o.Keys) > 0 {
 		prepared.keys = make(map[string]struct{}, len(o.Keys))
 		for _, key := range o.Keys {
@@ -38,9 +39,12 @@ func newOverride(i int, o *plan.Override) override {
 	return prepared
 }
 
-// selects reports whether every selector holds for the key and the attributes. It returns an error if
-// the expression fails and the other selectors hold.
-func (o *override) selects(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (bool, error) {
+// selects reports whether every selector holds for the key, which is in these groups, and the attributes. It returns an
+// error if the expression fails and the other selectors hold.
+func (o *override) selects(key []string, groups *groupSet, a *plan.Attributes, descriptors []plan.Descriptor) (bool, error) {
+	if len(o.groups) > 0 { // the only selector
+		return groups.first(o.groups) != "", nil
+	}
 	if o.keys != nil {
 		if len(key) != 1 {
 			return false, nil

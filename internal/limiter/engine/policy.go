@@ -27,6 +27,7 @@ type policy struct {
 	overrides      []override
 	cost           *lazyCost // of commits; nil if they name it
 	hasExpressions bool
+	selectsGroups  bool
 	keyPrice       func() price  // of the expressions of the key and the overrides; computed once
 	newKeys        *flood.Budget // set before the first decision
 	sightings      traffic.Sightings
@@ -52,6 +53,7 @@ func newPolicy(p *plan.Plan) *policy {
 		prepared.overrides = append(prepared.overrides, o)
 	}
 	prepared.hasExpressions = prepared.usesExpressions()
+	prepared.selectsGroups = slices.ContainsFunc(prepared.overrides, func(o override) bool { return len(o.groups) > 0 })
 	prepared.keyPrice = sync.OnceValue(prepared.newKeyPrice)
 	prepared.setStored(prepared.id, prepared.variants())
 	prepared.prepareCandidates()
@@ -164,15 +166,21 @@ type selection struct {
 	// numbers of each may apply.
 	unjudged uint64
 	failures []expressionFailure
+	// group is the group by which the override selects the key, "" if it selects by others.
+	group string
+	// known is true if any override selects a group of the key: the key is no invention of a client.
+	known bool
 }
 
 // overrideOf returns the first override that selects the key. A failing expression does not hold. If it
 // fails because a value is too large to read, which a client can cause, the override cannot be judged
 // and has the stricter outcome: Deny selects the key, Allow does not, and Limit is recorded as unjudged.
-func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (s selection) {
+// groups are the groups of the key.
+func (p *policy) overrideOf(key []string, groups *groupSet, a *plan.Attributes, descriptors []plan.Descriptor) (s selection) {
+	s.known = groups != nil && slices.ContainsFunc(p.overrides, func(o override) bool { return groups.first(o.groups) != "" })
 	for i := range p.overrides {
 		o := &p.overrides[i]
-		selected, err := o.selects(key, a, descriptors)
+		selected, err := o.selects(key, groups, a, descriptors)
 		if err != nil {
 			s.failures = append(s.failures, expressionFailure{policy: p, field: o.when.field})
 		}
@@ -183,11 +191,19 @@ func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan
 			}
 		}
 		if selected {
-			s.override = o
+			s.override, s.group = o, groups.first(o.groups)
 			return s
 		}
 	}
 	return s
+}
+
+// groupsOf returns the groups of the key, nil for none or if the policy selects no groups.
+func (p *policy) groupsOf(key []string, namespaces map[string]*keyGroups) *groupSet {
+	if !p.selectsGroups || len(key) != 1 {
+		return nil
+	}
+	return namespaces[p.plan.Namespace].of(quota.EncodeKey(key[0]))
 }
 
 // neverDenies reports whether the policy cannot deny the hits: they are a charge, or spend nothing.

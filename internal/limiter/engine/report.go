@@ -23,6 +23,7 @@ type appliedPolicy struct {
 	match, descriptor int
 	key               []string
 	override          *override // nil if none selects the key
+	group             string    // see selection
 	// participant is the index among the participants, or -1 if the limits take no part. reason is then
 	// why, and allowed whether the policy allows the check.
 	participant int
@@ -31,13 +32,13 @@ type appliedPolicy struct {
 }
 
 // apply records the next policy that applies, with its key and the override that selects it.
-func (r *report) apply(p *policy, match, descriptor int, key []string, o *override) {
+func (r *report) apply(p *policy, match, descriptor int, key []string, selected *selection) {
 	if r == nil {
 		return
 	}
 	r.applied = append(r.applied, appliedPolicy{
 		policy: p, match: match, descriptor: descriptor,
-		key: slices.Clone(key), override: o, participant: -1,
+		key: slices.Clone(key), override: selected.override, group: selected.group, participant: -1,
 	})
 }
 

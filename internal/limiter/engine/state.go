@@ -30,11 +30,11 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 	}
 	attributes.Normalize()
 	state := &limiter.KeyState{Policy: id, Revision: k.revision}
-	selected := k.policy.overrideOf(k.parts, &attributes, attributes.Descriptors)
+	selected := k.policy.overrideOf(k.parts, k.groups, &attributes, attributes.Descriptors)
 	if o := selected.override; o != nil {
-		state.Override, state.Action = o.name, o.action
+		state.Override, state.Group, state.Action = o.name, selected.group, o.action
 	}
-	found := participant{policy: k.policy, variant: cmp.Or(k.policy.selectedVariant(&selected), k.policy.base)}
+	found := participant{policy: k.policy, group: selected.group, variant: cmp.Or(k.policy.selectedVariant(&selected), k.policy.base)}
 	reply, err := e.store.Evaluate(ctx, &quota.Call{
 		Entries: []quota.Entry{{Policy: found.stored, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})
@@ -176,6 +176,7 @@ type policyKey struct {
 	policy   *policy
 	key      quota.Key
 	parts    []string // of the key
+	groups   *groupSet
 	revision int64
 }
 
@@ -198,12 +199,14 @@ func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*
 			return nil, err
 		}
 		k.parts = p.partsOf(k.key)
+		k.groups = v.groups[p.plan.Namespace].of(k.key)
 		return k, nil
 	}
 	if name.Parts == nil && len(p.plan.Key) > 0 {
 		return nil, &limiter.FieldError{Field: "key", Problem: "must be given: the policy has a key"}
 	}
 	k.key, k.parts = quota.EncodeKey(name.Parts...), name.Parts
+	k.groups = v.groups[p.plan.Namespace].of(k.key)
 	return k, nil
 }
 

@@ -13,14 +13,21 @@ import (
 type view struct {
 	snapshot *plan.Snapshot
 	policies map[*plan.Plan]*policy
+	groups   map[string]*keyGroups // by Namespace
 }
 
-// newView prepares the snapshot. Unchanged plans keep their prepared policy from the
-// previous view, which may be nil.
+// newView prepares the snapshot. Unchanged plans keep their prepared policy, and Namespaces with unchanged key groups
+// their keys, from the previous view, which may be nil.
 func newView(snapshot *plan.Snapshot, previous *view) *view {
-	v := &view{snapshot: snapshot, policies: make(map[*plan.Plan]*policy, len(snapshot.Plans()))}
+	if previous == nil {
+		previous = &view{}
+	}
+	v := &view{
+		snapshot: snapshot, policies: make(map[*plan.Plan]*policy, len(snapshot.Plans())),
+		groups: newKeyGroups(snapshot, previous.groups),
+	}
 	for _, p := range snapshot.Plans() {
-		if previous != nil && previous.policies[p] != nil {
+		if previous.policies[p] != nil {
 			v.policies[p] = previous.policies[p]
 		} else {
 			v.policies[p] = newPolicy(p)

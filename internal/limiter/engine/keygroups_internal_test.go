@@ -1,0 +1,109 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+func record(namespace, name, group string, keys ...string) *plan.KeyGroup {
+	return &plan.KeyGroup{
+		Namespace: namespace, Name: name, Group: group, Keys: slices.Compact(slices.Sorted(slices.Values(keys))),
+	}
+}
+
+func snapshotOf(records map[string]*plan.KeyGroup) *plan.Snapshot {
+	all := make([]plan.Record, 0, len(records))
+	for _, r := range records {
+		all = append(all, r)
+	}
+	return plan.NewSnapshotOf(1, all)
+}
+
+// groupsByScan returns the groups of the key, a group once for each record.
+func groupsByScan(records map[string]*plan.KeyGroup, namespace, key string) (groups []string) {
+	for _, r := range records {
+		if r.Namespace == namespace && slices.Contains(r.Keys, key) {
+			groups = append(groups, r.Group)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}
+
+// After random changes of records, each key has the groups of the records that have it.
+func TestKeyGroupsFollowRandomChanges(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	pool := []string{"", "-", "a", "b", "c d", "ü", "10.0.0.1", "a|b", "#", string(make([]byte, 300))}
+	for i := range 40 {
+		pool = append(pool, fmt.Sprint("key-", i))
+	}
+	records := map[string]*plan.KeyGroup{}
+	var groups map[string]*keyGroups
+	for range 3_000 {
+		namespace, name := []string{"shop", "bank"}[random.IntN(2)], fmt.Sprint("r", random.IntN(4))
+		id := plan.IDOf(plan.KindKeyGroup, namespace, name)
+		if random.IntN(5) == 0 {
+			delete(records, id)
+		} else {
+			keys := make([]string, 1+random.IntN(12))
+			for i := range keys {
+				keys[i] = pool[1+random.IntN(len(pool)-1)]
+			}
+			records[id] = record(namespace, name, []string{"gold", "silver"}[random.IntN(2)], keys...)
+		}
+		groups = newKeyGroups(snapshotOf(records), groups)
+		for _, namespace := range []string{"shop", "bank", "none"} {
+			for _, key := range pool {
+				want, got := groupsByScan(records, namespace, key), groups[namespace].of(quota.EncodeKey(key))
+				if got == nil && want == nil {
+					continue
+				}
+				if got == nil || !slices.Equal(got.names, want) {
+					t.Fatalf("%s %q: got %v, want %v", namespace, key, got, want)
+				}
+			}
+		}
+	}
+}
+
+// An earlier view stays as it was, and a change of one key copies one part.
+func TestKeyGroupsShareUnchangedParts(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("key-", i)
+	}
+	records := map[string]*plan.KeyGroup{"a": record("shop", "a", "gold", keys...), "b": record("bank", "b", "gold", keys...)}
+	before := newKeyGroups(snapshotOf(records), nil)
+	g.Expect(newKeyGroups(snapshotOf(records), before)["shop"]).To(BeIdenticalTo(before["shop"]), "nothing changed")
+
+	changed := maps.Clone(records)
+	changed["a"] = record("shop", "a", "gold", append(keys[1:], "new")...)
+	after := newKeyGroups(snapshotOf(changed), before)
+	g.Expect(after["bank"]).To(BeIdenticalTo(before["bank"]))
+	g.Expect(before["shop"].of("key-0").first([]string{"gold"})).To(Equal("gold"))
+	g.Expect(before["shop"].of("new")).To(BeNil())
+	g.Expect(after["shop"].of("key-0")).To(BeNil())
+	g.Expect(after["shop"].of("new").first([]string{"silver", "gold"})).To(Equal("gold"))
+	copied := 0
+	for i := range after["shop"].shards {
+		if reflect.ValueOf(after["shop"].shards[i]).Pointer() != reflect.ValueOf(before["shop"].shards[i]).Pointer() {
+			copied++
+		}
+	}
+	g.Expect(copied).To(BeNumerically("<=", 2))
+}
