@@ -91,6 +91,9 @@ func (p *printer) policy(e *httptypes.ExplainedPolicy) {
 	if e.Override != "" {
 		p.row("Override:", e.Override+" ("+string(e.Action)+")")
 	}
+	if e.Group != "" {
+		p.row("Group:", e.Group)
+	}
 	p.row("Verdict:", verdictText(e))
 	if e.Blocked {
 		p.row("Blocked:", blockText(true, e.BlockedBy, e.BlockLeftMs))

@@ -78,6 +78,9 @@ func (s *keyState) write(w io.Writer) error {
 	if s.Override != "" {
 		row("Override:", s.Override+" ("+string(s.Action)+")")
 	}
+	if s.Group != "" {
+		row("Group:", s.Group)
+	}
 	row("Blocked:", blockText(s.Blocked, s.BlockedBy, s.BlockLeftMs))
 	if err := table.Flush(); err != nil {
 		return err

@@ -30,6 +30,7 @@ type LimitState struct {
 	Policy                string `json:"policy"`
 	Limit                 string `json:"limit"`
 	Override              string `json:"override,omitempty"`
+	Group                 string `json:"group,omitempty"`
 	Allowed               bool   `json:"allowed"`
 	Used                  int64  `json:"used"`
 	Held                  int64  `json:"held,omitempty"`
@@ -94,6 +95,7 @@ func (l *LimitState) appendTo(json []byte) []byte {
 	json = appendStringMember(json, "policy", l.Policy)
 	json = appendStringMember(json, "limit", l.Limit)
 	json = appendOptionalMember(json, "override", l.Override)
+	json = appendOptionalMember(json, "group", l.Group)
 	json = appendBoolMember(json, "allowed", l.Allowed)
 	json = appendIntMember(json, "used", l.Used)
 	if l.Held != 0 {
@@ -133,6 +135,7 @@ func LimitStateOf(l *limiter.LimitState) LimitState {
 		Policy:                l.Policy,
 		Limit:                 l.Limit,
 		Override:              l.Override,
+		Group:                 l.Group,
 		Allowed:               l.Allowed,
 		Used:                  l.Used,
 		Held:                  l.Held,

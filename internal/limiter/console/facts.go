@@ -41,6 +41,7 @@ type limitFacts struct {
 type overrideFacts struct {
 	Name, Action   string
 	Keys, Networks []string
+	Groups         []string
 	More           int // selected keys and networks beyond those
 	When           string
 	Limits         []string
@@ -184,7 +185,7 @@ func windowText(l *plan.Limit) string {
 }
 
 func overrideFactsOf(p *plan.Plan, o *plan.Override, reveal bool) overrideFacts {
-	f := overrideFacts{Name: o.Name, Action: string(o.Action), When: o.When}
+	f := overrideFacts{Name: o.Name, Action: string(o.Action), Groups: o.Groups, When: o.When}
 	isSecret := len(p.Key) == 1 && p.Key[0].IsSecret()
 	for _, key := range o.Keys[:min(len(o.Keys), shownSelected)] {
 		if isSecret && !reveal {

@@ -78,7 +78,7 @@ func TestAnswerContainsOverrideAndSuppression(t *testing.T) {
 		Reason: limiter.ReasonDeniedByOverride, Policy: "shop/login", Override: "banned",
 		Denial: plan.Denial{Code: "RateLimited", Message: "This client is denied."},
 		Limits: []limiter.LimitState{
-			{Policy: "a/b", Limit: "shed", Override: "gold", Algorithm: plan.Suppressed, SuppressionFactor: 0.25, Threshold: 3},
+			{Policy: "a/b", Limit: "shed", Override: "gold", Group: "partners", Algorithm: plan.Suppressed, SuppressionFactor: 0.25, Threshold: 3},
 			{Policy: "a/b", Limit: "calm", Algorithm: plan.Suppressed, Threshold: 3},
 		},
 	}), namedCheck)
@@ -87,7 +87,7 @@ func TestAnswerContainsOverrideAndSuppression(t *testing.T) {
 		"type": "about:blank", "title": "Forbidden", "status": 403, "detail": "This client is denied.", "code": "RateLimited",
 		"allowed": false, "reason": "DeniedByOverride", "policy": "shop/login", "limit": "", "override": "banned", "revision": 0,
 		"limits": [
-			{"policy": "a/b", "limit": "shed", "override": "gold", "allowed": false, "used": 0, "threshold": 3, "remaining": 0,
+			{"policy": "a/b", "limit": "shed", "override": "gold", "group": "partners", "allowed": false, "used": 0, "threshold": 3, "remaining": 0,
 			 "retryAfterMs": 0, "remainingAfterWaiting": 0, "resetAfterMs": 0, "shadow": false, "suppressionFactor": 0.25},
 			{"policy": "a/b", "limit": "calm", "allowed": false, "used": 0, "threshold": 3, "remaining": 0,
 			 "retryAfterMs": 0, "remainingAfterWaiting": 0, "resetAfterMs": 0, "shadow": false, "suppressionFactor": 0}

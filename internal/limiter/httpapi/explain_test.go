@@ -73,7 +73,7 @@ func sampleExplanation() limiter.Explanation {
 		Policies: []limiter.ExplainedPolicy{
 			{
 				Policy: "shop/login", Mode: plan.ModeEnforce, Match: 1, Descriptor: 0, KeyHash: "0123", Reason: limiter.ReasonLimitExceeded,
-				Limit: "minute", Override: "gold", Action: plan.ActionLimit, Limits: []limiter.LimitState{minute},
+				Limit: "minute", Override: "gold", Group: "partners", Action: plan.ActionLimit, Limits: []limiter.LimitState{minute},
 				Key:     []limiter.ExplainedKeyPart{{Type: plan.KeyHeader, Name: "x-account", Value: "bob"}},
 				Blocked: true, BlockedBy: "minute", BlockLeft: time.Second,
 			},
@@ -110,7 +110,7 @@ func TestExplanationAsJSON(t *testing.T) {
 		"decision": {"allowed": false, "reason": "LimitExceeded", "policy": "shop/login", "limit": "minute", "retryAfterMs": 2},
 		"policies": [
 			{"policy": "shop/login", "mode": "Enforce", "match": 1, "descriptor": 0, "allowed": false, "reason": "LimitExceeded", "limit": "minute",
-			 "key": [{"type": "Header", "name": "x-account", "value": "bob"}], "keyHash": "0123", "override": "gold", "action": "Limit",
+			 "key": [{"type": "Header", "name": "x-account", "value": "bob"}], "keyHash": "0123", "override": "gold", "group": "partners", "action": "Limit",
 			 "blocked": true, "blockedBy": "minute", "blockLeftMs": 1000,
 			 "limits": [{"policy": "shop/login", "limit": "minute", "allowed": false, "used": 5, "threshold": 5, "remaining": 0, "retryAfterMs": 2,
 			             "remainingAfterWaiting": 0, "resetAfterMs": 0, "shadow": false, "algorithm": "FixedWindow", "window": "1m"}]},

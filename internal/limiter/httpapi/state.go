@@ -87,7 +87,7 @@ func (h *Handler) fit(ctx context.Context, t *target) (fitted []string, err erro
 
 func keyStateOf(state *limiter.KeyState) *httptypes.KeyState {
 	out := &httptypes.KeyState{
-		Policy: state.Policy, Override: state.Override, Action: state.Action,
+		Policy: state.Policy, Override: state.Override, Group: state.Group, Action: state.Action,
 		Blocked: state.Blocked, BlockedBy: state.BlockedBy, BlockLeftMs: answer.RoundUp(state.BlockLeft, time.Millisecond),
 		Limits: limitStates(state.Limits), OpenReservations: state.Open, Revision: state.Revision,
 	}

@@ -58,6 +58,7 @@ type ExplainedPolicy struct {
 	Key         []ExplainedKeyPart `json:"key"`
 	KeyHash     string             `json:"keyHash,omitempty"`
 	Override    string             `json:"override,omitempty"`
+	Group       string             `json:"group,omitempty"`
 	Action      plan.Action        `json:"action,omitempty"`
 	Blocked     bool               `json:"blocked"`
 	BlockedBy   string             `json:"blockedBy,omitempty"`

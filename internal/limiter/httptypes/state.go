@@ -15,6 +15,7 @@ type KeyState struct {
 	// the given one was used.
 	Key         []string            `json:"key,omitempty"`
 	Override    string              `json:"override,omitempty"`
+	Group       string              `json:"group,omitempty"`
 	Action      plan.Action         `json:"action,omitempty"`
 	Blocked     bool                `json:"blocked"`
 	BlockedBy   string              `json:"blockedBy,omitempty"`
