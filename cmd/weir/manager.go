@@ -80,15 +80,17 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	return cmd
 }
 
-// addBudgets adds the flags that bound the plans.
+// addBudgets adds the flags that bound the published records.
 func (f *managerFlags) addBudgets(flags *pflag.FlagSet) {
-	add := func(target *int, name string, value int, meaning string) {
-		flags.IntVar(target, name, value, meaning+"; a policy that needs more is not accepted; 0 is unlimited")
+	add := func(target *int, name string, value int, meaning, rejected string) {
+		flags.IntVar(target, name, value, meaning+"; a "+rejected+" that needs more is not accepted; 0 is unlimited")
 	}
-	add(&f.budgets.Namespace.Policies, "max-namespace-policies", 1_000, "published policies of a namespace")
-	add(&f.budgets.Namespace.Bytes, "max-namespace-plan-bytes", 4<<20, "size of the published plans of a namespace, in bytes")
-	add(&f.budgets.Total.Policies, "max-policies", 20_000, "published policies of all namespaces")
-	add(&f.budgets.Total.Bytes, "max-plan-bytes", 64<<20, "size of the published plans of all namespaces, in bytes")
+	add(&f.budgets.Namespace.Policies, "max-namespace-policies", 1_000, "published policies of a namespace", "policy")
+	add(&f.budgets.Namespace.Bytes, "max-namespace-plan-bytes", 4<<20, "size of the published plans of a namespace, in bytes", "policy")
+	add(&f.budgets.Namespace.KeyBytes, "max-namespace-key-bytes", 8<<20, "size of the published key groups of a namespace, in bytes", "key group")
+	add(&f.budgets.Total.Policies, "max-policies", 20_000, "published policies of all namespaces", "policy")
+	add(&f.budgets.Total.Bytes, "max-plan-bytes", 64<<20, "size of the published plans of all namespaces, in bytes", "policy")
+	add(&f.budgets.Total.KeyBytes, "max-key-bytes", 64<<20, "size of the published key groups of all namespaces, in bytes", "key group")
 }
 
 func (f *managerFlags) run(ctx context.Context) error {
@@ -190,6 +192,7 @@ func (f *managerFlags) validateBudgets() error {
 	for flag, value := range map[string]int{
 		"--max-namespace-policies": f.budgets.Namespace.Policies, "--max-namespace-plan-bytes": f.budgets.Namespace.Bytes,
 		"--max-policies": f.budgets.Total.Policies, "--max-plan-bytes": f.budgets.Total.Bytes,
+		"--max-namespace-key-bytes": f.budgets.Namespace.KeyBytes, "--max-key-bytes": f.budgets.Total.KeyBytes,
 	} {
 		if value < 0 {
 			errs = append(errs, fmt.Errorf("%s %d: must not be negative", flag, value))

@@ -325,6 +325,7 @@ func TestManagerRejectsInvalidFlags(t *testing.T) {
 		"an unknown tenancy":  {[]string{"--redis-url", "redis://x", "--tenancy", "Maybe"}, "--tenancy \"Maybe\": must be Namespace or Cluster"},
 		"both lists":          {[]string{"--redis-url", "redis://x", "--watch-namespaces", "a", "--exclude-namespaces", "b"}, "--watch-namespaces, --exclude-namespaces: choose one"},
 		"a namespace":         {[]string{"--redis-url", "redis://x", "--watch-namespaces", "a,B"}, `"B": a lowercase`},
+		"a budget of keys":    {[]string{"--redis-url", "redis://x", "--max-namespace-key-bytes", "-1"}, "--max-namespace-key-bytes -1: must not be negative"},
 		"a budget":            {[]string{"--redis-url", "redis://x", "--max-plan-bytes", "-1"}, "--max-plan-bytes -1: must not be negative"},
 		"an installation":     {[]string{"--redis-url", "redis://x", "--installation", "a/b"}, "--installation"},
 		"a replica":           {[]string{"--redis-url", "redis://x", "--replica", "a/b"}, "--replica"},

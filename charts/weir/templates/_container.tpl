@@ -87,8 +87,10 @@
 - --tenancy={{ $values.tenancy }}
 - --max-namespace-policies={{ int64 $values.budgets.namespace.policies }}
 - --max-namespace-plan-bytes={{ int64 $values.budgets.namespace.planBytes }}
+- --max-namespace-key-bytes={{ int64 $values.budgets.namespace.keyBytes }}
 - --max-policies={{ int64 $values.budgets.total.policies }}
 - --max-plan-bytes={{ int64 $values.budgets.total.planBytes }}
+- --max-key-bytes={{ int64 $values.budgets.total.keyBytes }}
 {{- with $values.watchNamespaces }}
 - --watch-namespaces={{ join "," . }}
 {{- end }}
