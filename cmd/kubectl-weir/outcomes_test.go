@@ -24,8 +24,8 @@ type outcomeOf struct {
 type outcomesOf struct{ nothingThere, notMeant, done outcomeOf }
 
 // outcomes returns the outcomes of all commands, in an order in which they can be tried against one process: "done"
-// prepares what others find. shadow and enforce change a cluster, and wire reads one: TestShadowAndEnforce and TestWire have
-// their success, and TestProbeOfAWiredURL has the success of probe.
+// prepares what others find. shadow, enforce and groups change a cluster, and wire reads one: TestShadowAndEnforce,
+// TestGroupsOfACluster and TestWire have their success, and TestProbeOfAWiredURL has the success of probe.
 func outcomes(t *testing.T) map[string]outcomesOf {
 	t.Helper()
 	g, dir := NewWithT(t), t.TempDir()
@@ -110,6 +110,11 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 		"shadow": {
 			outcomeOf{[]string{"shadow", "login", "--for", "1h", "--address", ""}, 1, "names no cluster"},
 			outcomeOf{[]string{"shadow", "login", "--for", "25h"}, 2, "must be 1s to 24h"},
+			outcomeOf{},
+		},
+		"groups": {
+			outcomeOf{[]string{"groups", "list", "--address", ""}, 1, "names no cluster"},
+			outcomeOf{[]string{"groups", "import", log}, 2, "--group: give the name of the group"},
 			outcomeOf{},
 		},
 		"enforce": {

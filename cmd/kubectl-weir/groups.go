@@ -1,0 +1,401 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/offline"
+)
+
+const (
+	// keyGroupsPage is how many key groups one call of the API server returns.
+	keyGroupsPage = 100
+	// shownChanges is how many changed keys are shown.
+	shownChanges = 20
+	// importPoll is how often an import asks whether the replicas have loaded the objects, which may be megabytes.
+	importPoll = time.Second
+)
+
+func newGroupsCommand(c *connection) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "groups",
+		Short: "List groups of keys, and import them from files",
+		Long: `List groups of keys, and import them from files.
+
+Overrides of policies select the keys by the name of the group. The commands use your own
+rights on RateLimitKeyGroups.`,
+	}
+	cmd.AddCommand(newGroupsListCommand(c), newGroupsDiffCommand(c), newGroupsImportCommand(c))
+	return cmd
+}
+
+func newGroupsListCommand(c *connection) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the groups of a Namespace",
+		Example: "  kubectl weir groups list -n shop",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			groups, err := c.keyGroups()
+			if err != nil {
+				return err
+			}
+			all, err := groups.list(cmd.Context())
+			if err != nil {
+				return &failure{err}
+			}
+			answer, err := listedGroups(groups.namespace, all)
+			if err != nil {
+				return &failure{err}
+			}
+			return o.write(cmd.OutOrStdout(), answer)
+		},
+	}
+	o.addFlag(cmd)
+	return cmd
+}
+
+// importFlags are the flags of diff and import.
+type importFlags struct {
+	group, column string
+	shards        int
+}
+
+func (f *importFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.group, "group", "", "name of the group (required)")
+	flags.StringVar(&f.column, "column", "", "column of a CSV file that has the keys, as its first line names it (default: the only column)")
+	flags.IntVar(&f.shards, "shards", 0, "number of objects, 1 to "+strconv.Itoa(maxShards)+" (default: as before; at first one for 500 keys)")
+}
+
+func (f *importFlags) validate(shardsSet bool) error {
+	switch problems := validation.IsDNS1123Label(f.group); {
+	case f.group == "":
+		return errors.New("--group: give the name of the group")
+	case len(problems) > 0:
+		return fmt.Errorf("--group %q: %s", f.group, strings.Join(problems, "; "))
+	case shardsSet && (f.shards < 1 || f.shards > maxShards):
+		return fmt.Errorf("--shards %d: must be 1 to %d", f.shards, maxShards)
+	}
+	return nil
+}
+
+// changeOf compares the file with the objects of the cluster.
+func (f *importFlags) changeOf(cmd *cobra.Command, c *connection, path string) (*keyGroups, *groupChange, error) {
+	if err := f.validate(cmd.Flags().Changed("shards")); err != nil {
+		return nil, nil, err
+	}
+	groups, err := c.keyGroups()
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := readKeys(path, f.column, cmd.InOrStdin())
+	if err != nil {
+		return nil, nil, &failure{err}
+	}
+	if file.duplicates > 0 {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d duplicate keys are ignored.\n", file.duplicates)
+	}
+	all, err := groups.list(cmd.Context())
+	if err != nil {
+		return nil, nil, &failure{err}
+	}
+	change, err := changeOf(groups.namespace, f.group, file.keys, all, f.shards)
+	if err != nil {
+		return nil, nil, &failure{err}
+	}
+	if change.foreign > 0 {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "The group also has %d keys in objects that no import made; they stay.\n", change.foreign)
+	}
+	return groups, change, nil
+}
+
+func newGroupsDiffCommand(c *connection) *cobra.Command {
+	f := &importFlags{}
+	cmd := &cobra.Command{
+		Use:   "diff FILE",
+		Short: "Compare the keys of a file with those of a group",
+		Long: `Compare the keys of a file with those of a group.
+
+Shows what kubectl weir groups import would change.
+
+Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid arguments,
+3 a failure.`,
+		Example: "  kubectl weir groups diff tenants.csv --column tenant --group gold -n shop",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, change, err := f.changeOf(cmd, c, args[0])
+			if failed, ok := errors.AsType[*failure](err); ok {
+				return &offline.ExitError{Code: exitDiffFailed, Err: failed}
+			}
+			if err != nil {
+				return err
+			}
+			if err := change.writeKeys(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			if !change.isEmpty() {
+				return &offline.ExitError{Code: exitDifferent}
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func newGroupsImportCommand(c *connection) *cobra.Command {
+	f := &importFlags{}
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Make a group have the keys of a file",
+		Long: `Make a group have the keys of a file, and no others that an import added.
+
+The file has a key a line, or is CSV; - is standard input. Each key is placed by its hash into
+one of several RateLimitKeyGroups, so that a later import writes only the objects whose keys have
+changed. They are written by server-side apply. Objects of the group that no import made
+stay as they are.
+
+Returns when every replica has loaded the keys.`,
+		Example: "  kubectl weir groups import tenants.csv --column tenant --group gold -n shop\n  kubectl weir groups import keys.txt --group gold --dry-run -n shop",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			groups, change, err := f.changeOf(cmd, c, args[0])
+			if err != nil {
+				return err
+			}
+			if err := change.writeKeys(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			if err := groups.make(cmd.Context(), change, dryRun); err != nil {
+				return &failure{err}
+			}
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), change.summary(dryRun)); err != nil || dryRun {
+				return err
+			}
+			if err := groups.await(cmd.Context(), cmd.ErrOrStderr(), change); err != nil {
+				return &failure{err}
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the API server judge the objects and store none")
+	return cmd
+}
+
+// listedGroups returns the list of groups: text, and JSON for programs.
+func listedGroups(namespace string, all []v1alpha1.RateLimitKeyGroup) (answer, error) {
+	type group struct {
+		Group   string `json:"group"`
+		Keys    int    `json:"keys"`
+		Objects int    `json:"objects"`
+		Ready   int    `json:"readyObjects"`
+	}
+	byName, distinct := map[string]*group{}, map[string]map[string]struct{}{}
+	for i := range all {
+		name := all[i].Spec.Group
+		if byName[name] == nil {
+			byName[name], distinct[name] = &group{Group: name}, map[string]struct{}{}
+		}
+		g := byName[name]
+		g.Objects++
+		if isLoaded(&all[i]) {
+			g.Ready++
+		}
+		for _, key := range all[i].Spec.Keys {
+			distinct[name][key] = struct{}{}
+		}
+		g.Keys = len(distinct[name])
+	}
+	groups := make([]group, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		groups = append(groups, *byName[name])
+	}
+	body, err := json.Marshal(map[string]any{"namespace": namespace, "groups": groups})
+	return answer{body: body, text: func(w io.Writer) error {
+		if len(groups) == 0 {
+			_, err := fmt.Fprintf(w, "No RateLimitKeyGroup in Namespace %s.\n", namespace)
+			return err
+		}
+		t := newTable(w)
+		t.heading("GROUP", "KEYS", "OBJECTS", "READY")
+		for _, g := range groups {
+			t.row(g.Group, strconv.Itoa(g.Keys), strconv.Itoa(g.Objects), fmt.Sprintf("%d/%d", g.Ready, g.Objects))
+		}
+		return t.Flush()
+	}}, err
+}
+
+// isLoaded reports whether every replica has loaded this generation.
+func isLoaded(g *v1alpha1.RateLimitKeyGroup) bool {
+	return g.Status.ObservedGeneration == g.Generation && meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+// writeKeys writes the first keys that are added and removed.
+func (c *groupChange) writeKeys(w io.Writer) error {
+	for _, changed := range []struct {
+		mark string
+		keys []string
+	}{{"+", c.added}, {"-", c.removed}} {
+		for _, key := range changed.keys[:min(len(changed.keys), shownChanges)] {
+			if _, err := fmt.Fprintf(w, "%s %s\n", changed.mark, strings.Trim(strconv.Quote(key), `"`)); err != nil {
+				return err
+			}
+		}
+		if more := len(changed.keys) - shownChanges; more > 0 {
+			if _, err := fmt.Fprintf(w, "%s %d more\n", changed.mark, more); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *groupChange) summary(dryRun bool) string {
+	text := fmt.Sprintf("%d keys added, %d removed; %d of %d objects applied, %d deleted",
+		len(c.added), len(c.removed), len(c.apply), len(c.apply)+c.unchanged, len(c.remove))
+	if dryRun {
+		return text + " (dry run)"
+	}
+	return text
+}
+
+// keyGroups is a client for the key groups of one Namespace.
+type keyGroups struct {
+	resource  dynamic.ResourceInterface
+	namespace string
+}
+
+func (c *connection) keyGroups() (*keyGroups, error) {
+	if c.address != "" {
+		return nil, errors.New("--address: the command reads and changes objects of a cluster")
+	}
+	namespace, err := c.namespace()
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.restConfig()
+	if err != nil {
+		return nil, &failure{fmt.Errorf("--kubeconfig: %w", err)}
+	}
+	config.QPS = -1 // an import of thousands of objects; the API server has its own flow control
+	kube, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, &failure{fmt.Errorf("--kubeconfig: %w", err)}
+	}
+	resource := kube.Resource(v1alpha1.GroupVersion.WithResource("ratelimitkeygroups")).Namespace(namespace)
+	return &keyGroups{resource: resource, namespace: namespace}, nil
+}
+
+func (k *keyGroups) list(ctx context.Context) (all []v1alpha1.RateLimitKeyGroup, err error) {
+	for next := ""; ; {
+		page, err := k.resource.List(ctx, metav1.ListOptions{Limit: keyGroupsPage, Continue: next})
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			group := v1alpha1.RateLimitKeyGroup{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(page.Items[i].Object, &group); err != nil {
+				return nil, err
+			}
+			all = append(all, group)
+		}
+		if next = page.GetContinue(); next == "" {
+			return all, nil
+		}
+	}
+}
+
+// make applies the changed objects, then removes the others.
+func (k *keyGroups) make(ctx context.Context, change *groupChange, dryRun bool) error {
+	applying, removing := metav1.ApplyOptions{FieldManager: fieldManager}, metav1.DeleteOptions{}
+	if dryRun {
+		applying.DryRun, removing.DryRun = []string{metav1.DryRunAll}, []string{metav1.DryRunAll}
+	}
+	for _, group := range change.apply {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": group.APIVersion, "kind": group.Kind,
+			"metadata": map[string]any{"name": group.Name, "labels": map[string]any{importedLabel: group.Spec.Group}},
+			"spec":     map[string]any{"group": group.Spec.Group, "keys": anyOf(group.Spec.Keys)},
+		}}
+		if _, err := k.resource.Apply(ctx, group.Name, object, applying); err != nil {
+			return fmt.Errorf("%s: %w", group.Name, err)
+		}
+	}
+	for _, name := range change.remove {
+		if err := k.resource.Delete(ctx, name, removing); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func anyOf(keys []string) []any {
+	all := make([]any, len(keys))
+	for i, key := range keys {
+		all[i] = key
+	}
+	return all
+}
+
+// await waits until every replica has loaded the applied objects.
+func (k *keyGroups) await(ctx context.Context, progress io.Writer, change *groupChange) error {
+	hint := time.AfterFunc(time.Second, func() {
+		_, _ = fmt.Fprintln(progress, "Waiting until every replica has loaded them.")
+	})
+	defer hint.Stop()
+	waiting := map[string]bool{}
+	for _, group := range change.apply {
+		waiting[group.Name] = true
+	}
+	reason := "no leader has processed them"
+	err := wait.PollUntilContextTimeout(ctx, importPoll, publishTimeout, true, func(ctx context.Context) (bool, error) {
+		if len(waiting) == 0 {
+			return true, nil
+		}
+		all, err := k.list(ctx)
+		if err != nil {
+			return false, err
+		}
+		for i := range all {
+			g := &all[i]
+			if isLoaded(g) {
+				delete(waiting, g.Name)
+			} else if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); waiting[g.Name] && c != nil && c.ObservedGeneration == g.Generation {
+				reason = g.Name + ": " + c.Message
+			}
+		}
+		return len(waiting) == 0, nil
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("the objects are stored, but not every replica has loaded %d of them after %s: %s", len(waiting), short(publishTimeout), reason)
+	}
+	return err
+}
