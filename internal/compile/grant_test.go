@@ -48,6 +48,21 @@ func TestReleaseWithoutTargetRefs(t *testing.T) {
 	g.Expect(compiled.Matches).To(Equal([]plan.Match{{Hosts: []string{"shop.example"}}}), "it applies to all routes of the host")
 }
 
+// A release that does not know groups, as after a rollback, sees an override without a selector and accepts no policy
+// with one: otherwise the override would select every key.
+func TestReleaseWithoutGroups(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	policy := testenv.MakePolicy("shop/x").Key(testenv.PrincipalPart()).Limit("a", "FixedWindow", 5, "1m").Override(
+		v1alpha1.Override{Name: "gold", Groups: []string{"gold"}, Action: v1alpha1.OverrideActionAllow}).Obj()
+	_, errs := compile.Compile(policy, compile.Everything(), time.Time{})
+	g.Expect(errs).To(BeEmpty())
+	policy.Spec.Overrides[0].Groups = nil
+	compiled, errs := compile.Compile(policy, compile.Everything(), time.Time{})
+	g.Expect(compiled).To(BeNil())
+	g.Expect(errs).To(ConsistOf(HaveField("Detail", ContainSubstring("overrides[0] has no selector"))))
+}
+
 func TestGrant(t *testing.T) {
 	t.Parallel()
 	hosts := func(names ...string) v1alpha1.Match { return v1alpha1.Match{Hosts: names} }
