@@ -40,6 +40,29 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Eventually(i.status).WithArguments(ctx, alice).Should(Equal(http.StatusNotFound))
 	}, SpecTimeout(2*time.Minute))
 
+	It("selects the keys of a group, without a new plan", func(ctx SpecContext) {
+		i.policy(ctx, "tiers", "{key: [{type: Principal, principal: {}}], limits: [{name: burst, algorithm: FixedWindow, threshold: 1, window: 10m}], "+
+			"overrides: [{name: gold, groups: [gold], limits: [{name: burst, threshold: 3}]}]}")
+		i.ready(ctx, "tiers")
+		acme := i.ask("tiers", "acme")
+		Expect(i.statuses(ctx, acme, 2)).To(Equal([]int{200, 429}))
+		By("importing the key")
+		weir, keys := buildPlugin(ctx, i), filepath.Join(GinkgoT().TempDir(), "keys.txt")
+		importKeys := func(list string) {
+			GinkgoHelper()
+			Expect(os.WriteFile(keys, []byte(list), 0o600)).To(Succeed())
+			tool(ctx, weir.path, append([]string{"groups", "import", keys, "--group", "gold"}, weir.flags...)...)
+		}
+		importKeys("acme\nglobex\n")
+		Expect(i.statuses(ctx, acme, 3)).To(Equal([]int{200, 200, 429}), "its spent unit stays")
+		Expect(i.statuses(ctx, i.ask("tiers", "initech"), 2)).To(Equal([]int{200, 429}))
+		By("removing it")
+		importKeys("globex\n")
+		Expect(i.podStatuses(ctx, acme)).To(HaveEach(429))
+		Expect(kubectl(ctx, "get", "rlkeys", "--namespace", i.shop, "--output=name")).To(Equal("ratelimitkeygroup.ratelimit.weir.dev/gold-0-of-1\n"))
+		kubectl(ctx, "delete", "ratelimitkeygroups", "--all", "--namespace", i.shop, "--timeout=20s")
+	}, SpecTimeout(3*time.Minute))
+
 	It("serves Envoy over gRPC", func(ctx SpecContext) {
 		i.policy(ctx, "edge", "{matches: [{domain: edge, descriptors: [{key: user}]}], key: [{type: Descriptor, descriptor: {key: user}}], "+
 			"limits: [{name: burst, algorithm: SlidingLog, threshold: 2, window: 10m}]}")
@@ -349,7 +372,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 
 	It("keeps policies and the CRD when it is uninstalled", func(ctx SpecContext) {
 		tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
-		Expect(kubectl(ctx, "get", "crd", definition, "--output=name")).NotTo(BeEmpty())
+		Expect(kubectl(ctx, "get", "crd", definition, keyGroupDefinition, "--output=name")).NotTo(BeEmpty())
 		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
 		Expect(kubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=name")).NotTo(BeEmpty())
 		store := i.redis()
@@ -358,7 +381,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		By("deleting a policy and a Namespace with policies, without a finalizer in the way")
 		kubectl(ctx, "delete", "ratelimitpolicy", "exact", "--namespace", i.shop, "--timeout=10s")
 		kubectl(ctx, "delete", "namespace", i.shop, "--timeout=60s")
-		kubectl(ctx, "delete", "crd", definition, "--timeout=20s")
+		kubectl(ctx, "delete", "crd", definition, keyGroupDefinition, "--timeout=20s")
 	}, SpecTimeout(3*time.Minute))
 })
 

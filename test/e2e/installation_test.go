@@ -22,8 +22,10 @@ import (
 
 const (
 	release = "weir"
-	// definition is the name of the CRD. Deleting it deletes all policies of the cluster.
-	definition = "ratelimitpolicies.ratelimit.weir.dev"
+	// definition and keyGroupDefinition are the names of the CRDs. Deleting them deletes all policies and key groups of the
+	// cluster.
+	definition         = "ratelimitpolicies.ratelimit.weir.dev"
+	keyGroupDefinition = "ratelimitkeygroups.ratelimit.weir.dev"
 )
 
 // installation is a release of the chart with its own Redis, a client pod, and the
@@ -71,7 +73,7 @@ func (i *installation) remove(ctx SpecContext) {
 		show(ctx, i.namespace) // before the objects are gone
 	}
 	tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--ignore-not-found", "--wait", "--timeout", "120s")
-	kubectl(ctx, "delete", "crd", definition, "--ignore-not-found", "--timeout=20s")
+	kubectl(ctx, "delete", "crd", definition, keyGroupDefinition, "--ignore-not-found", "--timeout=20s")
 }
 
 func (i *installation) host() string { return release + "." + i.namespace + ".svc.cluster.local" }
