@@ -139,8 +139,8 @@ func newGroupsDiffCommand(c *connection) *cobra.Command {
 	f := &importFlags{}
 	cmd := &cobra.Command{
 		Use:   "diff FILE",
-		Short: "Compare the keys of a file with those of a group",
-		Long: `Compare the keys of a file with those of a group.
+		Short: "Compare the keys of a file with the keys of a group",
+		Long: `Compare the keys of a file with the keys of a group.
 
 Shows what kubectl weir groups import would change.
 

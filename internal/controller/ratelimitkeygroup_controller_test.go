@@ -5,16 +5,20 @@ package controller_test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 var _ = Describe("A key group", func() {
@@ -105,6 +109,29 @@ var _ = Describe("A key group", func() {
 		s.plans.change(func(r *registry) { r.unreachable = true })
 		becomes(ctx, unreachable)
 	})
+
+	It("does not hold up policies before its CRD is installed", func(ctx SpecContext) {
+		server := testenv.StartAPIServer(GinkgoTB())
+		other := server.Client()
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		Expect(other.Get(ctx, client.ObjectKey{Name: "ratelimitkeygroups.ratelimit.weir.dev"}, definition)).To(Succeed())
+		Expect(other.Delete(ctx, definition)).To(Succeed())
+		Eventually(func() error { return other.List(ctx, &v1alpha1.RateLimitKeyGroupList{}) }).WithContext(ctx).ShouldNot(Succeed())
+		plans, terms := newRegistry(), controller.NewTermTracker()
+		startController(options{server: server, namespace: "default", publisher: plans, terms: terms, outageDelay: outageDelay})
+		login := testenv.MakePolicy("default/login").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
+		Expect(other.Create(ctx, login)).To(Succeed())
+		lead(terms)
+		Eventually(ctx, plans.plan).WithArguments("default/login").ShouldNot(BeNil())
+		Eventually(ctx, plans.passes).Should(HaveLen(1), "a lost registry would be replaced")
+
+		definition.ResourceVersion, definition.Status = "", apiextensionsv1.CustomResourceDefinitionStatus{}
+		Eventually(func() error { return other.Create(ctx, definition) }).WithContext(ctx).Should(Succeed())
+		late := group.DeepCopy()
+		late.Namespace = "default"
+		Eventually(func() error { return other.Create(ctx, late) }).WithContext(ctx).Should(Succeed())
+		Eventually(ctx, plans.recordOf).WithArguments("keygroup:default/gold-07").ShouldNot(BeNil())
+	}, SpecTimeout(2*time.Minute))
 
 	It("is published before MarkSynced, and removed by the sweep of a term if it is gone", func(ctx SpecContext) {
 		orphan := plan.IDOf(plan.KindKeyGroup, group.Namespace, "orphan")

@@ -4,6 +4,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -91,6 +92,7 @@ func annotate(ctx SpecContext, name, key, value string) {
 
 // options configure the controller of a spec.
 type options struct {
+	server      *testenv.APIServer           // nil is the common one
 	started     func(*controller.Reconciler) // may be nil
 	namespace   string                       // the one whose policies it reconciles
 	tenancy     compile.Tenancy
@@ -110,6 +112,7 @@ type options struct {
 func startController(o options) (writes *atomic.Int64, cached client.Reader) {
 	GinkgoHelper()
 	writes = &atomic.Int64{}
+	server := cmp.Or(o.server, server)
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 		Scheme:     server.Env.Scheme,
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{o.namespace: {}}},

@@ -94,7 +94,7 @@ func forEachKey(selecting map[string]int, keyGroups []v1alpha1.RateLimitKeyGroup
 }
 
 // KeyGroup warns of a group that no policy selects, and of keys for which a policy selects another group first.
-// keyGroups and policies are those of its Namespace; the key group itself may be among them, in an older form.
+// keyGroups and policies belong to its Namespace; the key group itself may be among them, in an older form.
 func KeyGroup(group *v1alpha1.RateLimitKeyGroup, keyGroups []v1alpha1.RateLimitKeyGroup, policies []v1alpha1.RateLimitPolicy) (warnings []string) {
 	used := false
 	for i := range policies {

@@ -29,7 +29,7 @@ type keyGroups struct {
 // groupSet is the groups of one key, sorted; a group once for each record that has the key.
 type groupSet struct{ names []string }
 
-// newKeyGroups returns the key groups of each Namespace of the snapshot. previous, which may be nil, has those of an earlier
+// newKeyGroups returns the key groups of each Namespace of the snapshot. previous, which may be nil, belongs to an earlier
 // one: the cost is proportional to the keys of changed records.
 func newKeyGroups(snapshot *plan.Snapshot, previous map[string]*keyGroups) map[string]*keyGroups {
 	records := snapshot.Groups() // by ID, so by Namespace

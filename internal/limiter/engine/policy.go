@@ -168,7 +168,7 @@ type selection struct {
 	failures []expressionFailure
 	// group is the group by which the override selects the key, "" if it selects by others.
 	group string
-	// known is true if any override selects a group of the key: the key is no invention of a client.
+	// known is true if any override selects a group of the key: a client has not invented the key.
 	known bool
 }
 
