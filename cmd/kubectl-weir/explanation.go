@@ -94,6 +94,9 @@ func (p *printer) policy(e *httptypes.ExplainedPolicy) {
 	if e.Group != "" {
 		p.row("Group:", e.Group)
 	}
+	if e.Exception != nil {
+		p.row("Exception:", exceptionText(e.Exception))
+	}
 	p.row("Verdict:", verdictText(e))
 	if e.Blocked {
 		p.row("Blocked:", blockText(true, e.BlockedBy, e.BlockLeftMs))

@@ -64,6 +64,15 @@ func (o *output) write(w io.Writer, a answer) error {
 	return a.text(w)
 }
 
+// exceptionText describes an exception in force, as in "launch (Limit) until 2026-12-01T06:00:00Z: ticket 4711".
+func exceptionText(e *httptypes.Exception) string {
+	text := e.Name + " (" + string(e.Action) + ") until " + e.Until.Format(time.RFC3339)
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	return text
+}
+
 // keyState is the answer of GET /v1/state.
 type keyState struct{ httptypes.KeyState }
 
@@ -80,6 +89,9 @@ func (s *keyState) write(w io.Writer) error {
 	}
 	if s.Group != "" {
 		row("Group:", s.Group)
+	}
+	if s.Exception != nil {
+		row("Exception:", exceptionText(s.Exception))
 	}
 	row("Blocked:", blockText(s.Blocked, s.BlockedBy, s.BlockLeftMs))
 	if err := table.Flush(); err != nil {

@@ -103,7 +103,9 @@ type LimitState struct {
 	// policy's own numbers.
 	Override string
 	// Group is the group by which this override selects the key; empty if it selects by others.
-	Group     string
+	Group string
+	// Exception names the exception whose numbers replace the override's; empty without one.
+	Exception string
 	Algorithm plan.Algorithm
 	// Allowed is true if this limit admits the cost. It is false for every limit of a
 	// blocked key.

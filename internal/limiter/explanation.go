@@ -46,6 +46,8 @@ type ExplainedPolicy struct {
 	// Group is the group by which this override selects the key; empty if it selects by others.
 	Group  string
 	Action plan.Action
+	// Exception is the exception in force for the key; nil without one.
+	Exception *Exception
 	// Allowed is whether the policy, if its mode were Enforce, would admit the check, and Reason
 	// why. MissingKey with Allowed means that the policy is skipped, by onMissingKey.
 	Allowed bool

@@ -228,7 +228,7 @@ func (c *Committed) Found() bool {
 
 // CommittedPolicy is the outcome of a commit for one hold.
 type CommittedPolicy struct {
-	Policy, Override string
+	Policy, Override, Exception string
 	// Committed is false if no hold was open: it was committed before, has ended, or its key was
 	// reset. Nothing was spent then.
 	Committed bool

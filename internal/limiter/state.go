@@ -20,6 +20,17 @@ type OpenHold struct {
 	EndsIn time.Duration
 }
 
+// Exception is an exception in force for a key: until a time it replaces limits of the policy, or exempts the key.
+type Exception struct {
+	Name string
+	// Action is ActionLimit or ActionAllow.
+	Action plan.Action
+	// Until is when the exception ends.
+	Until time.Time
+	// Reason is why, for people; empty if none was given.
+	Reason string
+}
+
 // KeyState is the state of one key of one policy.
 type KeyState struct {
 	Policy string
@@ -29,6 +40,8 @@ type KeyState struct {
 	// Group is the group by which this override selects the key; empty if it selects by others.
 	Group  string
 	Action plan.Action
+	// Exception is the exception in force for the key; nil without one.
+	Exception *Exception
 	// Limits are the states that a check of cost 1 would find. With ActionAllow and
 	// ActionDeny they are the policy's own limits, which such a check does not use.
 	Limits []LimitState

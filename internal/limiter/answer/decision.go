@@ -31,6 +31,7 @@ type LimitState struct {
 	Limit                 string `json:"limit"`
 	Override              string `json:"override,omitempty"`
 	Group                 string `json:"group,omitempty"`
+	Exception             string `json:"exception,omitempty"`
 	Allowed               bool   `json:"allowed"`
 	Used                  int64  `json:"used"`
 	Held                  int64  `json:"held,omitempty"`
@@ -96,6 +97,7 @@ func (l *LimitState) appendTo(json []byte) []byte {
 	json = appendStringMember(json, "limit", l.Limit)
 	json = appendOptionalMember(json, "override", l.Override)
 	json = appendOptionalMember(json, "group", l.Group)
+	json = appendOptionalMember(json, "exception", l.Exception)
 	json = appendBoolMember(json, "allowed", l.Allowed)
 	json = appendIntMember(json, "used", l.Used)
 	if l.Held != 0 {
@@ -136,6 +138,7 @@ func LimitStateOf(l *limiter.LimitState) LimitState {
 		Limit:                 l.Limit,
 		Override:              l.Override,
 		Group:                 l.Group,
+		Exception:             l.Exception,
 		Allowed:               l.Allowed,
 		Used:                  l.Used,
 		Held:                  l.Held,

@@ -68,7 +68,7 @@ func randomDecision(random *rand.Rand) *limiter.Decision {
 	}
 	for range random.IntN(4) {
 		d.Limits = append(d.Limits, limiter.LimitState{
-			Policy: text(), Limit: text(), Override: text(), Group: text(), Algorithm: []plan.Algorithm{plan.FixedWindow, plan.Suppressed}[random.IntN(2)],
+			Policy: text(), Limit: text(), Override: text(), Exception: text(), Group: text(), Algorithm: []plan.Algorithm{plan.FixedWindow, plan.Suppressed}[random.IntN(2)],
 			Allowed: yes(), Blocked: yes(), Shadow: yes(), Overflow: yes(), Near: yes(), Used: number(), Held: number(), Remaining: number(),
 			SuppressionFactor: fractions[random.IntN(len(fractions))], Quota: number(), Threshold: number(), Window: time.Duration(number()),
 			RetryAfter: time.Duration(number()), RemainingAfterWaiting: number(), ResetAfter: time.Duration(number()),

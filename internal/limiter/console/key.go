@@ -72,9 +72,10 @@ func (c *Console) showKey(v *visit, t *target, notice, problem string) {
 	if page.State.Key != nil { // also for what the page changes
 		t.Key = page.State.Key
 	}
-	if of := c.engine.Snapshot().Lookup(t.Policy); of != nil {
+	snapshot := c.engine.Snapshot()
+	if of := snapshot.Lookup(t.Policy); of != nil {
 		page.Mode = string(of.Mode)
-		page.addLimits(of)
+		page.addLimits(of, snapshot.Exceptions())
 	}
 	if err := c.findListed(v, page); err != nil {
 		c.failWith(v, err)
@@ -87,13 +88,18 @@ func (c *Console) showKey(v *visit, t *target, notice, problem string) {
 	c.render(v, http.StatusOK, "key", "Key under "+t.Policy, page)
 }
 
-// addLimits adds the limits with their drawings. An edit of the policy since the call can remove a limit
-// from the plan.
-func (p *keyPage) addLimits(of *plan.Plan) {
+// addLimits adds the limits with their drawings, under the exception in force. An edit of the policy since the call can
+// remove a limit from the plan.
+func (p *keyPage) addLimits(of *plan.Plan, exceptions []*plan.Exception) {
 	limits := of.Limits
 	for i := range of.Overrides {
 		if o := &of.Overrides[i]; o.Name == p.State.Override && o.Action == plan.ActionLimit {
 			limits = of.LimitsOf(o)
+		}
+	}
+	for _, e := range exceptions {
+		if in := p.State.Exception; in != nil && e.Name == in.Name && e.PolicyID() == p.State.Policy {
+			limits = e.Apply(limits)
 		}
 	}
 	for i := range p.State.Limits {

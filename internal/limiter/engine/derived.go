@@ -37,8 +37,10 @@ func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *
 		return nil
 	}
 	limits := slices.Clone(selected.limits)
-	limits[place] = limits[place].Requested(limit.Units, limit.Window)
+	// A request replaces the numbers of an exception, so it counts in the same state without one.
+	limits[place] = selected.withoutException().limits[place].Requested(limit.Units, limit.Window)
 	v := newVariant(p.plan, selected.override, limits)
+	v.exception, v.replaced = selected.exception, selected.replaced
 	if limit.Units == 0 {
 		v.smallestQuota, v.quotas[place] = 0, 0
 	}
@@ -46,10 +48,10 @@ func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *
 	return v
 }
 
-// allStates returns a policy for stores that covers every state a key can have, also states of
+// allStates returns a policy for stores that covers every state a key can have, also states under exceptions and of
 // requested limits with another window. The store lists those with another rate.
 func (p *policy) allStates() *quota.Policy {
-	variants := p.variants()
+	variants := p.withExceptions(p.variants())
 	for _, base := range p.variants() {
 		for _, window := range limiter.RequestableWindows {
 			if v := p.newRequested(base, limiter.RequestedLimit{Units: 1, Window: window}); v != nil {
@@ -58,6 +60,30 @@ func (p *policy) allStates() *quota.Policy {
 		}
 	}
 	return p.storedVariants(p.id, variants...)[0]
+}
+
+// allCandidateStates returns a policy for stores that covers every state a key can have in the candidates, or nil without
+// candidates.
+func (p *policy) allCandidateStates() *quota.Policy {
+	var variants []*variant
+	for _, v := range p.variants() {
+		if v.candidate != nil {
+			variants = append(variants, v.candidate.variant)
+		}
+	}
+	if len(variants) == 0 {
+		return nil
+	}
+	return p.storedVariants(p.id+candidateSuffix, p.withExceptions(variants)...)[0]
+}
+
+// withExceptions returns the variants, and each once more with the states in which it counts under exceptions.
+func (p *policy) withExceptions(variants []*variant) []*variant {
+	all := slices.Clone(variants)
+	for _, v := range variants {
+		all = append(all, newVariant(p.plan, v.override, plan.InExceptionStates(v.limits)))
+	}
+	return all
 }
 
 // strictKey identifies a strict variant: the override that is selected, nil for none, and the set of the

@@ -9,6 +9,7 @@
 //	view.go             a snapshot of plans, prepared for deciding
 //	policy.go           a plan prepared for deciding
 //	variant.go          the limits of a policy, with the numbers of one override, and a cache of derived ones
+//	exception.go        other numbers of one key, until a time
 //	derived.go          limits that a request brings along, and of a key whose overrides cannot be judged
 //	keygroups.go        the groups of a key, by the key groups of its Namespace
 //	override.go         which override applies to a key

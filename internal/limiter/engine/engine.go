@@ -53,6 +53,8 @@ type Options struct {
 	// Replicas returns the number of replicas last known to be alive, this one included. Each
 	// has the same share of the limits that Local decides. Nil is 1.
 	Replicas func() int
+	// Now is the clock by which exceptions end; nil is the clock of this machine.
+	Now func() time.Time
 	// Draw returns uniformly distributed random numbers for Suppressed limits; nil is
 	// math/rand/v2.
 	Draw func() uint32
@@ -79,6 +81,7 @@ type Engine struct {
 	store      Store
 	holds      HoldLister
 	local      Store
+	now        func() time.Time
 	replicas   func() int // that have a share of the limits which Local decides
 	draw       func() uint32
 	metrics    *metrics
@@ -106,6 +109,9 @@ func New(o Options) *Engine {
 	if o.Draw == nil {
 		o.Draw = rand.Uint32
 	}
+	if o.Now == nil {
+		o.Now = time.Now //nolint:forbidigo // the default
+	}
 	if o.MemoryLow == nil {
 		o.MemoryLow = func() bool { return false }
 	}
@@ -116,6 +122,7 @@ func New(o Options) *Engine {
 		store:      o.Store,
 		holds:      o.Holds,
 		local:      o.Local,
+		now:        o.Now,
 		replicas:   o.Replicas,
 		draw:       o.Draw,
 		metrics:    newMetrics(o.Registerer, o.MetricsDetail),
@@ -137,7 +144,7 @@ func (e *Engine) Use(snapshot *plan.Snapshot) {
 	if previous == nil {
 		previous = &activeView{}
 	}
-	next := &activeView{view: newView(snapshot, previous.view)}
+	next := &activeView{view: newView(snapshot, previous.view, e.now)}
 	next.series = e.metrics.forView(next.view, previous.series)
 	e.budgets = next.setBudgets(e.budgets, e.floods)
 	e.active.Store(next)

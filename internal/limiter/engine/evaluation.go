@@ -184,8 +184,23 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 	default:
-		ev.addLimits(p, &selected, key)
+		ev.addLimited(p, &selected, key)
 	}
+}
+
+// addLimited adds the policy with the limits that are in force for the key, unless an exception exempts it.
+func (ev *evaluation) addLimited(p applicable, selected *selection, key derivedKey) {
+	encoded := ev.givenKey
+	if !key.given {
+		encoded = quota.EncodeKey(key.parts...)
+	}
+	x := p.exceptionFor(encoded, selected.override)
+	ev.report.except(x)
+	if x.exempts() {
+		ev.addExempt(p.policy)
+		return
+	}
+	ev.addLimits(p, selected, x.variantOf(p.plan, p.selectedVariant(selected)), encoded)
 }
 
 // keyOf returns the key of the check or, if it has none, the key that the policy derives,
@@ -203,15 +218,10 @@ func (ev *evaluation) keyOf(
 
 // addLimits adds the policy to the participants, with the limits of the selected variant, in which a
 // requested limit may replace one.
-func (ev *evaluation) addLimits(p applicable, found *selection, key derivedKey) {
-	selected := p.selectedVariant(found)
+func (ev *evaluation) addLimits(p applicable, found *selection, selected *variant, encoded quota.Key) {
 	variant := selected
 	if p.hits.Limit != nil {
 		variant = ev.applyRequestedLimit(p.policy, variant, *p.hits.Limit)
-	}
-	encoded := ev.givenKey
-	if !key.given {
-		encoded = quota.EncodeKey(key.parts...)
 	}
 	added := participant{
 		policy: p.policy, variant: variant, selected: selected, group: found.group, known: found.known,

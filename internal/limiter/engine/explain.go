@@ -83,6 +83,7 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 	if a.override != nil {
 		x.Override, x.Group, x.Action = a.override.name, a.group, a.override.action
 	}
+	x.Exception = a.exception.state()
 	if a.participant >= 0 {
 		ev.explainLimits(a.participant, &x)
 	}

@@ -54,10 +54,11 @@ func (pt *participant) lifeOf(r *quota.EntryReply) time.Duration {
 }
 
 // protect lets the policies whose budget of new keys is spent, or all if the store is low on
-// memory, decide unknown keys by their overflow key. Keys of groups that the policy selects are known.
+// memory, decide unknown keys by their overflow key. Keys of groups that the policy selects, and keys with an exception,
+// are known.
 func (o *operations) protect(memoryLow bool, now time.Time) {
 	for _, op := range o.all() {
-		op.entry.OnlyKnown = !op.known && (memoryLow || op.newKeys.Spent(now))
+		op.entry.OnlyKnown = !op.known && op.exception == nil && (memoryLow || op.newKeys.Spent(now))
 	}
 }
 

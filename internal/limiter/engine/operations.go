@@ -164,6 +164,7 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryR
 			Limit:                 l.Name,
 			Override:              pt.override,
 			Group:                 pt.group,
+			Exception:             pt.exceptionName(),
 			Algorithm:             l.Algorithm,
 			Allowed:               r.Allows(i),
 			Blocked:               r.Verdict == quota.Blocked,

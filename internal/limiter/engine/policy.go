@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/expression"
@@ -31,6 +32,7 @@ type policy struct {
 	keyPrice       func() price  // of the expressions of the key and the overrides; computed once
 	newKeys        *flood.Budget // set before the first decision
 	sightings      traffic.Sightings
+	exceptions     atomic.Pointer[exceptions] // of the current view
 
 	requested variantCache // by requestedKey; a nil variant means not applicable
 	strict    variantCache // by strictKey
@@ -204,6 +206,15 @@ func (p *policy) groupsOf(key []string, namespaces map[string]*keyGroups) *group
 		return nil
 	}
 	return namespaces[p.plan.Namespace].of(quota.EncodeKey(key[0]))
+}
+
+// exceptionFor returns the exception that is in force for the key, which the override selects, or nil. A key that
+// the override exempts or denies has none.
+func (p *policy) exceptionFor(key quota.Key, selected *override) *exception {
+	if selected != nil && selected.action != plan.ActionLimit {
+		return nil
+	}
+	return p.exceptions.Load().inForce(key)
 }
 
 // neverDenies reports whether the policy cannot deny the hits: they are a charge, or spend nothing.

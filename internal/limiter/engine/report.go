@@ -22,8 +22,9 @@ type appliedPolicy struct {
 	*policy
 	match, descriptor int
 	key               []string
-	override          *override // nil if none selects the key
-	group             string    // see selection
+	override          *override  // nil if none selects the key
+	group             string     // see selection
+	exception         *exception // nil if none is in force for the key
 	// participant is the index among the participants, or -1 if the limits take no part. reason is then
 	// why, and allowed whether the policy allows the check.
 	participant int
@@ -40,6 +41,13 @@ func (r *report) apply(p *policy, match, descriptor int, key []string, selected 
 		policy: p, match: match, descriptor: descriptor,
 		key: slices.Clone(key), override: selected.override, group: selected.group, participant: -1,
 	})
+}
+
+// except records the exception for the key of the last policy, which may be nil.
+func (r *report) except(x *exception) {
+	if r != nil {
+		r.applied[len(r.applied)-1].exception = x
+	}
 }
 
 // participate records the index of the last policy among the participants.

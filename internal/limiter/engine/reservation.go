@@ -140,7 +140,8 @@ func (h *heldPolicies) committed() *limiter.Committed {
 			policy.Committed = true
 		default:
 			op := h.at(place)
-			policy.Override, policy.Committed = op.override, op.reply.Hold != quota.HoldMissing
+			policy.Override, policy.Exception = op.override, op.exceptionName()
+			policy.Committed = op.reply.Hold != quota.HoldMissing
 			if policy.Committed {
 				policy.Cost, policy.Estimate = op.entry.Cost, op.reply.Estimate
 			}
@@ -222,7 +223,7 @@ func (v *activeView) findHolds(
 			continue
 		}
 		entry.ID, entry.Key = r.ID, key
-		h.addHeld(p, p.variantNamed(hold.Override), entry)
+		h.addHeld(p, p.exceptionFor(key, nil).variantOf(p.plan, p.variantNamed(hold.Override)), entry)
 	}
 	return h, nil
 }

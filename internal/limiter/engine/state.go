@@ -34,7 +34,11 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 	if o := selected.override; o != nil {
 		state.Override, state.Group, state.Action = o.name, selected.group, o.action
 	}
-	found := participant{policy: k.policy, group: selected.group, variant: cmp.Or(k.policy.selectedVariant(&selected), k.policy.base)}
+	variant := cmp.Or(k.policy.selectedVariant(&selected), k.policy.base)
+	if x := k.policy.exceptionFor(k.key, selected.override); x != nil {
+		state.Exception, variant = x.state(), x.variantOf(k.policy.plan, variant)
+	}
+	found := participant{policy: k.policy, group: selected.group, variant: variant}
 	reply, err := e.store.Evaluate(ctx, &quota.Call{
 		Entries: []quota.Entry{{Policy: found.stored, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})
@@ -78,8 +82,8 @@ func (e *Engine) Reset(ctx context.Context, id string, key limiter.KeyName) (boo
 		_, _ = e.local.Reset(ctx, states, k.key) // it returns no error
 	}
 	found, err := e.store.Reset(ctx, states, k.key)
-	if c := k.policy.base.candidate; c != nil && err == nil {
-		_, err = e.store.Reset(ctx, c.stored, k.key)
+	if candidates := k.policy.allCandidateStates(); candidates != nil && err == nil {
+		_, err = e.store.Reset(ctx, candidates, k.key)
 	}
 	return found, e.unlist(ctx, k, err)
 }

@@ -22,6 +22,7 @@ type testStore struct {
 
 	now  time.Time
 	draw uint32 // of the engine
+	low  bool   // on memory, where a test lets it be
 	err  error  // in place of replies, unless nil
 	// around decides in place of evaluate, which it may call; nil is evaluate.
 	around func(evaluate func() (*quota.Reply, error), call *quota.Call) (*quota.Reply, error)

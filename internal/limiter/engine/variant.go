@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,9 @@ import (
 // variant holds the limits of a policy with the numbers of one override, or with the
 // policy's own.
 type variant struct {
-	override      string // name of the override; empty for the policy's own numbers
+	override      string          // name of the override; empty for the policy's own numbers
+	exception     *plan.Exception // whose numbers replace the override's; nil without one
+	replaced      *variant        // the variant without the exception; nil without one
 	limits        []plan.Limit
 	quotas        []int64 // of limits, in the same order
 	smallestQuota int64
@@ -24,6 +27,17 @@ type variant struct {
 	stored        *quota.Policy                // as stores take it
 	candidate     *candidate                   // nil if no limit has one
 	lastShare     atomic.Pointer[replicaShare] // see shareOf
+}
+
+// withoutException returns the variant without the exception, or v itself without one.
+func (v *variant) withoutException() *variant { return cmp.Or(v.replaced, v) }
+
+// exceptionName returns the name of the exception, or "".
+func (v *variant) exceptionName() string {
+	if v.exception == nil {
+		return ""
+	}
+	return v.exception.Name
 }
 
 // candidate is a variant with candidates in place of limits.
@@ -103,7 +117,8 @@ func (v *variant) shareOf(replicas int64) *variant {
 	}
 	divide := func(n int64) int64 { return (n + replicas - 1) / replicas }
 	divided := &variant{
-		override: v.override, limits: slices.Clone(v.limits), quotas: make([]int64, len(v.quotas)),
+		override: v.override, exception: v.exception, replaced: v.replaced,
+		limits: slices.Clone(v.limits), quotas: make([]int64, len(v.quotas)),
 		smallestQuota: divide(v.smallestQuota), concurrent: v.concurrent, stored: v.stored.Share(replicas),
 	}
 	for i := range divided.limits {

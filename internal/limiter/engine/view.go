@@ -4,6 +4,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -17,8 +19,8 @@ type view struct {
 }
 
 // newView prepares the snapshot. Unchanged plans keep their prepared policy, and Namespaces with unchanged key groups
-// their keys, from the previous view, which may be nil.
-func newView(snapshot *plan.Snapshot, previous *view) *view {
+// their keys, from the previous view, which may be nil. now is the clock by which exceptions end.
+func newView(snapshot *plan.Snapshot, previous *view, now func() time.Time) *view {
 	if previous == nil {
 		previous = &view{}
 	}
@@ -33,7 +35,19 @@ func newView(snapshot *plan.Snapshot, previous *view) *view {
 			v.policies[p] = newPolicy(p)
 		}
 	}
+	v.setExceptions(now)
 	return v
+}
+
+// setExceptions gives each policy its exceptions. A policy that the previous view has, too, uses them at once.
+func (v *view) setExceptions(now func() time.Time) {
+	byPolicy := map[string][]*plan.Exception{}
+	for _, e := range v.snapshot.Exceptions() {
+		byPolicy[e.PolicyID()] = append(byPolicy[e.PolicyID()], e)
+	}
+	for p, prepared := range v.policies {
+		prepared.exceptions.Store(newExceptions(p, byPolicy[prepared.id], prepared.exceptions.Load(), now))
+	}
 }
 
 // policyOf returns the policy with the ID, or a *limiter.UnknownPolicyError.

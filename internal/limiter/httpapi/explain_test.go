@@ -74,8 +74,9 @@ func sampleExplanation() limiter.Explanation {
 			{
 				Policy: "shop/login", Mode: plan.ModeEnforce, Match: 1, Descriptor: 0, KeyHash: "0123", Reason: limiter.ReasonLimitExceeded,
 				Limit: "minute", Override: "gold", Group: "partners", Action: plan.ActionLimit, Limits: []limiter.LimitState{minute},
-				Key:     []limiter.ExplainedKeyPart{{Type: plan.KeyHeader, Name: "x-account", Value: "bob"}},
-				Blocked: true, BlockedBy: "minute", BlockLeft: time.Second,
+				Exception: &limiter.Exception{Name: "launch", Action: plan.ActionLimit, Until: time.UnixMilli(1_800_000_000_000), Reason: "ticket 4711"},
+				Key:       []limiter.ExplainedKeyPart{{Type: plan.KeyHeader, Name: "x-account", Value: "bob"}},
+				Blocked:   true, BlockedBy: "minute", BlockLeft: time.Second,
 			},
 			{
 				Policy: "platform/all", Mode: plan.ModeShadow, Match: limiter.Named, Descriptor: plan.AllDescriptors,
@@ -111,6 +112,7 @@ func TestExplanationAsJSON(t *testing.T) {
 		"policies": [
 			{"policy": "shop/login", "mode": "Enforce", "match": 1, "descriptor": 0, "allowed": false, "reason": "LimitExceeded", "limit": "minute",
 			 "key": [{"type": "Header", "name": "x-account", "value": "bob"}], "keyHash": "0123", "override": "gold", "group": "partners", "action": "Limit",
+			 "exception": {"name": "launch", "action": "Limit", "until": "2027-01-15T08:00:00Z", "reason": "ticket 4711"},
 			 "blocked": true, "blockedBy": "minute", "blockLeftMs": 1000,
 			 "limits": [{"policy": "shop/login", "limit": "minute", "allowed": false, "used": 5, "threshold": 5, "remaining": 0, "retryAfterMs": 2,
 			             "remainingAfterWaiting": 0, "resetAfterMs": 0, "shadow": false, "algorithm": "FixedWindow", "window": "1m"}]},

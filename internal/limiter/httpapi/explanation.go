@@ -76,7 +76,8 @@ func explainedPolicyOf(p *limiter.ExplainedPolicy) httptypes.ExplainedPolicy {
 	out := httptypes.ExplainedPolicy{
 		Policy: p.Policy, Mode: p.Mode, Allowed: p.Allowed, Reason: p.Reason, Limit: p.Limit,
 		Key: make([]httptypes.ExplainedKeyPart, len(p.Key)), KeyHash: p.KeyHash, Override: p.Override, Group: p.Group, Action: p.Action,
-		Blocked: p.Blocked, BlockedBy: p.BlockedBy, BlockLeftMs: answer.RoundUp(p.BlockLeft, time.Millisecond),
+		Exception: httptypes.ExceptionOf(p.Exception),
+		Blocked:   p.Blocked, BlockedBy: p.BlockedBy, BlockLeftMs: answer.RoundUp(p.BlockLeft, time.Millisecond),
 		Limits: make([]httptypes.ExplainedLimit, len(p.Limits)),
 	}
 	if p.Match != limiter.Named {

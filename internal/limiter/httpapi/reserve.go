@@ -50,7 +50,7 @@ func (h *Handler) commit(w http.ResponseWriter, r *http.Request) {
 	for i := range committed.Policies {
 		p := &committed.Policies[i]
 		body.Policies = append(body.Policies, httptypes.CommittedPolicy{
-			Policy: p.Policy, Override: p.Override, Committed: p.Committed, Gone: p.Gone,
+			Policy: p.Policy, Override: p.Override, Exception: p.Exception, Committed: p.Committed, Gone: p.Gone,
 			Cost: p.Cost, Estimate: p.Estimate, Limits: limitStates(p.Limits),
 		})
 	}

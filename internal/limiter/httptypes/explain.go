@@ -60,6 +60,7 @@ type ExplainedPolicy struct {
 	Override    string             `json:"override,omitempty"`
 	Group       string             `json:"group,omitempty"`
 	Action      plan.Action        `json:"action,omitempty"`
+	Exception   *Exception         `json:"exception,omitempty"`
 	Blocked     bool               `json:"blocked"`
 	BlockedBy   string             `json:"blockedBy,omitempty"`
 	BlockLeftMs int64              `json:"blockLeftMs,omitempty"`

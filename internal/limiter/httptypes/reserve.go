@@ -17,6 +17,7 @@ type Committed struct {
 type CommittedPolicy struct {
 	Policy    string              `json:"policy"`
 	Override  string              `json:"override,omitempty"`
+	Exception string              `json:"exception,omitempty"`
 	Committed bool                `json:"committed"`
 	Gone      bool                `json:"gone,omitempty"` // the policy no longer exists
 	Cost      int64               `json:"cost"`

@@ -4,6 +4,9 @@
 package httptypes
 
 import (
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -17,6 +20,7 @@ type KeyState struct {
 	Override    string              `json:"override,omitempty"`
 	Group       string              `json:"group,omitempty"`
 	Action      plan.Action         `json:"action,omitempty"`
+	Exception   *Exception          `json:"exception,omitempty"`
 	Blocked     bool                `json:"blocked"`
 	BlockedBy   string              `json:"blockedBy,omitempty"`
 	BlockLeftMs int64               `json:"blockLeftMs,omitempty"`
@@ -25,6 +29,22 @@ type KeyState struct {
 	OpenReservations int64       `json:"openReservations,omitempty"`
 	Reservations     []HeldUnits `json:"reservations,omitempty"`
 	Revision         int64       `json:"revision"`
+}
+
+// Exception is an exception in force for a key.
+type Exception struct {
+	Name   string      `json:"name"`
+	Action plan.Action `json:"action"`
+	Until  time.Time   `json:"until"`
+	Reason string      `json:"reason,omitempty"`
+}
+
+// ExceptionOf returns the exception as JSON, nil for nil.
+func ExceptionOf(e *limiter.Exception) *Exception {
+	if e == nil {
+		return nil
+	}
+	return &Exception{Name: e.Name, Action: e.Action, Until: e.Until.UTC(), Reason: e.Reason}
 }
 
 // HeldUnits is what an open reservation holds.

@@ -14,6 +14,7 @@
 //	record.go      what the registry carries: plans, and
 //	keygroup.go      keys by the name of a group, and
 //	exception.go     other numbers for one key until a time
+//	excepted.go      the limits of a plan with its numbers
 //	plan.go        Plan, its bounds and its validation
 //	match.go         which requests it applies to
 //	target.go        the Gateways and routes that it names

@@ -194,6 +194,22 @@ func (p *Policy) NewRequested(limits []Limit, place int) *Policy {
 	return q
 }
 
+// NewExcepted prepares the variant with the limits of p, some of which have the numbers of an exception. All variants that
+// are derived from it keep what these limits need.
+func (p *Policy) NewExcepted(limits []Limit) *Policy {
+	kin := *p.family
+	kin.bounds = maps.Clone(p.bounds)
+	for i := range limits {
+		l := &limits[i]
+		kin.keepSpent = max(kin.keepSpent, l.longestUse())
+		if l.Algorithm != Concurrency {
+			name := l.StateName(p.id)
+			kin.bounds[name] = kin.bounds[name].with(l)
+		}
+	}
+	return kin.newPolicy(limits, kin.bounds)
+}
+
 // Fallback returns the variant without the limit that a request replaced, or nil if none was replaced.
 func (p *Policy) Fallback() *Policy { return p.fallback }
 
