@@ -70,6 +70,8 @@ type Options struct {
 	InstallationWas string
 	// Replica is the name of this process, unique among the live replicas.
 	Replica string
+
+	clock *redisclient.Clock // set by Run; it learns the time of Redis from heartbeats
 }
 
 // tasks run concurrently until the context ends; the first error ends all.
@@ -106,6 +108,8 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 
+	o.clock = redisclient.NewClock(o.Now)
+	o.RedisTime = o.clock.Now
 	var todo tasks
 	monitor := redisclient.NewMonitor(redisclient.MonitorOptions{
 		Counters: counterClient, Registry: registryClient, Logger: o.Logger, Registerer: o.Registry,
@@ -130,7 +134,7 @@ func Run(ctx context.Context, o Options) error {
 			intake:  intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 		}
 		c.writer = registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
-			Installation: installation, LeaseDuration: o.Lease.Duration, Budgets: o.Budgets, Unready: c.unready,
+			Installation: installation, LeaseDuration: o.Lease.Duration, Budgets: o.Budgets, Unready: c.unready, Clock: o.clock,
 			Logger: o.Logger, Registerer: o.Registry,
 		})
 		o.Healthy = c.Err
@@ -159,7 +163,7 @@ func serveDecisions(
 	ctx context.Context, todo *tasks, registryClient redis.UniversalClient, installation *registry.Installation, o Options,
 ) error {
 	watcher := registry.NewWatcher(registryClient, o.RedisPrefix, registry.WatcherOptions{
-		Installation: installation, Replica: o.Replica, Logger: o.Logger, Registerer: o.Registry,
+		Installation: installation, Replica: o.Replica, Clock: o.clock, Logger: o.Logger, Registerer: o.Registry,
 	})
 	o.Replicas = func() []httptypes.Replica { return replicas(watcher) }
 	o.LiveReplicas = watcher.LiveReplicas

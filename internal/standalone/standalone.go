@@ -101,8 +101,10 @@ func (e *Endpoint) connect() error {
 	e.close = append(e.close, func() { _ = client.Close() })
 	e.options.Redis = client
 	if e.options.RedisURL != "" {
+		clock := redisclient.NewClock(e.options.Now)
+		e.options.RedisTime = clock.Now
 		e.monitor = redisclient.NewMonitor(redisclient.MonitorOptions{
-			Counters: client, Logger: e.options.Logger, Registerer: e.options.Registry,
+			Counters: client, Clock: clock, Logger: e.options.Logger, Registerer: e.options.Registry,
 		})
 	}
 	return nil

@@ -94,6 +94,8 @@ type Options struct {
 	// Now is the clock that measures the age of cached denials, and of state in this process; nil
 	// is time.Now. A test that sets the clock of Redis sets this one, too.
 	Now func() time.Time
+	// RedisTime is the clock of Redis, by which exceptions end; nil is Now.
+	RedisTime func() time.Time
 	// DrainDelay is how long requests are still accepted after draining began.
 	DrainDelay time.Duration
 	// Logger is required.
@@ -136,6 +138,14 @@ func (o *Options) clock() func() time.Time {
 	return time.Now //nolint:forbidigo // the default of the injected clock
 }
 
+// exceptionClock returns the clock by which exceptions end.
+func (o *Options) exceptionClock() func() time.Time {
+	if o.RedisTime != nil {
+		return o.RedisTime
+	}
+	return o.clock()
+}
+
 // Endpoint is the engine with its doors.
 type Endpoint struct {
 	*engine.Engine
@@ -171,6 +181,7 @@ func New(o Options) *Endpoint {
 		Store:      store,
 		Holds:      e.holds,
 		Local:      fallback,
+		Now:        o.exceptionClock(),
 		Replicas:   o.LiveReplicas,
 		Floods:     o.Floods,
 		MemoryLow:  e.memoryLow,

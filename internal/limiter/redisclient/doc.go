@@ -15,6 +15,7 @@
 //	sentinels.go    finding and watching that master
 //	server.go       the supported servers and versions
 //	monitor.go      Monitor: whether Redis is available, and the connections
+//	clock.go        the time of Redis
 //	memory.go       how full Redis is
 //	diagnosis.go    Diagnose: what an operator wants to know about Redis
 package redisclient

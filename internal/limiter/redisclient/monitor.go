@@ -31,6 +31,8 @@ type MonitorOptions struct {
 	Counters redis.UniversalClient
 	// Registry is the client of the registry; may be nil.
 	Registry redis.UniversalClient
+	// Clock learns the time of Redis once a second; may be nil.
+	Clock *Clock
 	// Logger is required.
 	Logger *slog.Logger
 	// Registerer registers the metrics; nil does not export them.
@@ -64,6 +66,9 @@ func (m *Monitor) Start(ctx context.Context) error {
 	defer every.Stop()
 	for {
 		servers, err := askServers(ctx, m.options.Counters)
+		if err == nil && m.options.Clock != nil {
+			err = m.options.Clock.ask(ctx, m.options.Counters)
+		}
 		if ctx.Err() == nil {
 			m.setState(servers, err)
 		}

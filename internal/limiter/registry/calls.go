@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
 //go:embed *.lua
@@ -57,17 +59,19 @@ type scripts struct {
 	client redis.UniversalClient
 	format format
 	keys   []string
+	clock  *redisclient.Clock // learns the time of Redis from heartbeats; may be nil
 }
 
 func newScripts(client redis.UniversalClient, prefix string, f format) scripts {
 	return scripts{client: client, format: f, keys: append(f.keys(prefix), processesKey(prefix), termKey(prefix))}
 }
 
-// scriptsOf returns the scripts of the formats.
-func scriptsOf(client redis.UniversalClient, prefix string, formats []format) []scripts {
+// scriptsOf returns the scripts of the formats. The clock may be nil.
+func scriptsOf(client redis.UniversalClient, prefix string, formats []format, clock *redisclient.Clock) []scripts {
 	all := make([]scripts, len(formats))
 	for i, f := range formats {
 		all[i] = newScripts(client, prefix, f)
+		all[i].clock = clock
 	}
 	return all
 }

@@ -177,12 +177,17 @@ func (c *cluster) watchAs(name string, installation *Installation) *replica {
 // watchIn starts a replica of a release that supports these formats.
 func (c *cluster) watchIn(formats []format, name string, installation *Installation) *replica {
 	c.tb.Helper()
-	ctx, stop := context.WithCancel(c.tb.Context())
-	r := &replica{stop: stop, done: make(chan struct{}), fewest: math.MaxInt}
-	r.Watcher = newWatcher(c.newClient(), testPrefix, WatcherOptions{
+	return c.watchWith(WatcherOptions{
 		Installation: installation, Replica: name,
 		Logger: logger(c.tb, name), Registerer: prometheus.NewRegistry(),
 	}, formats)
+}
+
+func (c *cluster) watchWith(o WatcherOptions, formats []format) *replica {
+	c.tb.Helper()
+	ctx, stop := context.WithCancel(c.tb.Context())
+	r := &replica{stop: stop, done: make(chan struct{}), fewest: math.MaxInt}
+	r.Watcher = newWatcher(c.newClient(), testPrefix, o, formats)
 	go func() {
 		defer close(r.done)
 		_ = r.Start(ctx, r.use)

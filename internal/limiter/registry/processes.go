@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -98,9 +99,11 @@ func (s *scripts) beat(
 	var leaders map[string]string
 	var all int64
 	args := []any{field, encoded, lifetime.Microseconds()}
+	asked := s.clock.Local()
 	if err := s.call(ctx, callTimeout, heartbeatScript, args, &h, &leaders, &all); err != nil {
 		return h, nil, 0, err
 	}
+	s.clock.Learn(time.UnixMicro(h.now), asked)
 	for name, report := range leaders {
 		leader = decodeHeartbeat(name, report)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
 // WatcherOptions configure a Watcher.
@@ -27,6 +28,8 @@ type WatcherOptions struct {
 	// Replica is the name of this replica, unique in the installation and without a slash.
 	// Required.
 	Replica string
+	// Clock learns the time of Redis from every heartbeat; may be nil.
+	Clock *redisclient.Clock
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Registerer registers the metrics; nil does not export them.
@@ -68,7 +71,7 @@ func NewWatcher(client redis.UniversalClient, prefix string, o WatcherOptions) *
 func newWatcher(client redis.UniversalClient, prefix string, o WatcherOptions, formats []format) *Watcher {
 	return &Watcher{
 		formats: formats,
-		scripts: scriptsOf(client, prefix, formats),
+		scripts: scriptsOf(client, prefix, formats, o.Clock),
 		options: o,
 		logger:  cmp.Or(o.Logger, slog.Default()),
 		metrics: newWatcherMetrics(o.Registerer),

@@ -16,10 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
 // WriterOptions configure a Writer.
 type WriterOptions struct {
+	// Clock learns the time of Redis from every heartbeat; may be nil.
+	Clock *redisclient.Clock
 	// Installation is the one of the process, whose name must be known before Lead. Required.
 	Installation *Installation
 	// LeaseDuration is the time for which Lead waits for another leader of the installation
@@ -97,7 +100,7 @@ func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, for
 	w := &Writer{
 		prefix:        prefix,
 		supported:     formats,
-		scripts:       scriptsOf(client, prefix, formats),
+		scripts:       scriptsOf(client, prefix, formats, o.Clock),
 		installation:  o.Installation,
 		leaseDuration: o.LeaseDuration,
 		obsoleteAfter: obsoleteAfter,
