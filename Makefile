@@ -127,6 +127,7 @@ manifests: ## Generate manifests from the markers in the code, the chart's CRD a
 	go run ./hack/chart charts/weir
 	go run ./hack/fields config/crd/bases/ratelimit.weir.dev_ratelimitpolicies.yaml docs/spec/fields.md
 	go run ./hack/fields config/crd/bases/ratelimit.weir.dev_ratelimitkeygroups.yaml docs/spec/fields-keygroup.md
+	go run ./hack/fields config/crd/bases/ratelimit.weir.dev_ratelimitexceptions.yaml docs/spec/fields-exception.md
 
 .PHONY: golden
 golden: ## Rewrite the golden files from the code's current behavior; read the diff.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1alpha1 is the API of the group ratelimit.weir.dev: the kinds
-// RateLimitPolicy and RateLimitKeyGroup with their conditions.
+// RateLimitPolicy, RateLimitKeyGroup and RateLimitException with their conditions.
 //
 // It holds types and constants only. The markers generate the schema of the
 // CustomResourceDefinition, which rejects everything that a schema can reject;
@@ -16,6 +16,7 @@
 //	ratelimitpolicy_enums.go        enumerations
 //	ratelimitpolicy_conditions.go   types and reasons of the conditions of every kind
 //	ratelimitkeygroup_types.go      RateLimitKeyGroup: keys that overrides select by the name of a group
+//	ratelimitexception_types.go     RateLimitException: other numbers for one key until a time
 //	groupversion_info.go            the group, and registering its types
 //
 // +kubebuilder:object:generate=true
@@ -40,7 +41,8 @@ var (
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &RateLimitPolicy{}, &RateLimitPolicyList{},
-		&RateLimitKeyGroup{}, &RateLimitKeyGroupList{})
+		&RateLimitKeyGroup{}, &RateLimitKeyGroupList{},
+		&RateLimitException{}, &RateLimitExceptionList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

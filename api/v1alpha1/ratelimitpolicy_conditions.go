@@ -33,6 +33,9 @@ const (
 	// select requests by matches or targetRefs, and does not count for Ready.
 	ConditionWired = "Wired"
 
+	// ConditionActive reports whether a RateLimitException has not ended. It does not count for Ready.
+	ConditionActive = "Active"
+
 	// ConditionWarnings is present, and true, only while the policy is valid and probably a
 	// mistake. The message has the warnings about the policy alone; those about several policies
 	// are in the report of kubectl weir check.
@@ -62,6 +65,26 @@ const (
 	// ReasonMatchNotPermitted: the policy matches domains or hosts outside the grant of
 	// its Namespace. Its plan is removed.
 	ReasonMatchNotPermitted = "MatchNotPermitted"
+
+	// ReasonPolicyNotFound: the RateLimitPolicy that an exception names does not exist, or is not in the
+	// Namespaces of this installation. The exception is accepted once it does.
+	ReasonPolicyNotFound = "PolicyNotFound"
+
+	// ReasonPolicyNotAccepted: the RateLimitPolicy that an exception names is not accepted, so
+	// the exception cannot be judged. What runs stays.
+	ReasonPolicyNotAccepted = "PolicyNotAccepted"
+
+	// ReasonNotPermitted: the exception is outside spec.exceptions of its policy. It is removed.
+	ReasonNotPermitted = "NotPermitted"
+)
+
+// Reasons of ConditionActive.
+const (
+	// ReasonActive: the exception has not ended.
+	ReasonActive = "Active"
+
+	// ReasonExpired: the exception has ended.
+	ReasonExpired = "Expired"
 )
 
 // Reasons of ConditionProgrammed.

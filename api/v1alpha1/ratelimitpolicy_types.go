@@ -138,6 +138,12 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(o, self.exists_one(p, p.name == o.name))",message="name of every override must be unique"
 	Overrides []Override `json:"overrides,omitempty"`
 
+	// exceptions are the RateLimitExceptions that the policy accepts. Without it they may change
+	// thresholds and bursts up to 10 times, and may not exempt keys.
+	//
+	// +optional
+	Exceptions ExceptionBounds `json:"exceptions,omitzero"`
+
 	// failureMode is how the policy decides while Redis does not answer in time. Open
 	// allows every request. Closed denies every request. Local limits inside each
 	// replica: thresholds and bursts are divided by the number of live replicas and

@@ -105,6 +105,7 @@ func TestSchemaListTypes(t *testing.T) {
 		".spec.matches[].queryParameters": "mapname",
 		".spec.matches[].descriptors":     "atomic",
 		".spec.key":                       "atomic",
+		".spec.exceptions.actions":        "set",
 		".spec.limits":                    "mapname",
 		".spec.limits[].blockDurations":   "atomic",
 		".spec.overrides":                 "atomic",
