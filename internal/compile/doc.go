@@ -16,6 +16,7 @@
 //	calendar.go    calendars, and the offsets of their time zones
 //	override.go    overrides and the limits they change
 //	keygroup.go    KeyGroup: the keys of a group, sorted
+//	exception.go   Exception: other numbers for one key, within the bounds of its policy
 //	expression.go  expressions, and the price of all of them
 //	grant.go       Grant: which hosts and domains a Namespace may match
 //	shadow.go      Shadow: the mode Shadow for some hours, by an annotation
