@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	policyKind   = "RateLimitPolicy"
-	keyGroupKind = "RateLimitKeyGroup"
+	policyKind    = "RateLimitPolicy"
+	keyGroupKind  = "RateLimitKeyGroup"
+	exceptionKind = "RateLimitException"
 )
 
 // kinds are the kinds of objects that are read.
-var kinds = []string{policyKind, keyGroupKind}
+var kinds = []string{policyKind, keyGroupKind, exceptionKind}
 
 // object is one object of a document: the document itself, or an item of a list.
 type object struct {
@@ -78,6 +79,10 @@ func (f *File) readObject(ctx context.Context, o object) {
 		if group := readTyped[v1alpha1.RateLimitKeyGroup](ctx, f, &o, kind); group != nil {
 			f.KeyGroups = append(f.KeyGroups, &KeyGroup{RateLimitKeyGroup: group, object: o})
 		}
+	case kind == exceptionKind:
+		if exception := readTyped[v1alpha1.RateLimitException](ctx, f, &o, kind); exception != nil {
+			f.Exceptions = append(f.Exceptions, &Exception{RateLimitException: exception, object: o})
+		}
 	default:
 		p := o.problem("kind", unsupported(apiVersion, kind))
 		p.Suggestion = cmp.Or(spelling.Closest(kind, kinds), policyKind)
@@ -86,7 +91,9 @@ func (f *File) readObject(ctx context.Context, o object) {
 }
 
 func unsupported(apiVersion, kind string) string {
-	return fmt.Sprintf("apiVersion %q, kind %q: this release supports %s, %s", apiVersion, kind, v1alpha1.GroupVersion, strings.Join(kinds, " and "))
+	last := len(kinds) - 1
+	return fmt.Sprintf("apiVersion %q, kind %q: this release supports %s, %s and %s",
+		apiVersion, kind, v1alpha1.GroupVersion, strings.Join(kinds[:last], ", "), kinds[last])
 }
 
 func (f *File) readItems(ctx context.Context, list object) {

@@ -28,6 +28,8 @@ type File struct {
 	Policies []*Policy
 	// KeyGroups are the valid ones.
 	KeyGroups []*KeyGroup
+	// Exceptions are the valid ones.
+	Exceptions []*Exception
 	// Namespaces are the core resources of that kind, which grant hosts and domains.
 	Namespaces []*Namespace
 	// Problems are all reasons for which parts of the file are invalid.
@@ -60,6 +62,21 @@ func (g *KeyGroup) Object() string { return keyGroupKind + " " + g.Namespace + "
 
 // Position returns the position of the field, as Policy.Position.
 func (g *KeyGroup) Position(field string) Position { return g.object.position(field) }
+
+// Exception is an exception and its text.
+type Exception struct {
+	*v1alpha1.RateLimitException
+	object object
+}
+
+// Object returns the kind with "<namespace>/<name>", as Problem.Object.
+func (e *Exception) Object() string { return exceptionKind + " " + e.Namespace + "/" + e.Name }
+
+// PolicyID returns the ID of the policy that the exception names.
+func (e *Exception) PolicyID() string { return e.Namespace + "/" + e.Spec.Policy }
+
+// Position returns the position of the field, as Policy.Position.
+func (e *Exception) Position(field string) Position { return e.object.position(field) }
 
 // Namespace is a Namespace of the file.
 type Namespace struct {

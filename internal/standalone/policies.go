@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/policyfile"
@@ -30,8 +31,12 @@ type policyFiles struct {
 	revision int64
 }
 
-// policyFile holds the records of a file when it was last valid.
-type policyFile struct{ records []encodedRecord }
+// policyFile holds the records of a file when it was last valid. Exceptions are compiled with the policies of all files.
+type policyFile struct {
+	records    []encodedRecord
+	policies   map[string]*v1alpha1.RateLimitPolicy // by ID
+	exceptions []*policyfile.Exception
+}
 
 // encodedRecord is a record with its encoding, to detect changes.
 type encodedRecord struct {
@@ -97,6 +102,9 @@ func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	}
 	records, duplicates := merge(files)
 	errs = append(errs, duplicates...)
+	exceptions, invalid := f.compileExceptions(files, records)
+	errs = append(errs, invalid...)
+	records = append(records, exceptions...)
 	changed := f.files == nil || !slices.Equal(records, f.records)
 	f.files, f.records = files, records
 	if !changed {
@@ -140,11 +148,13 @@ func readPolicyFile(ctx context.Context, path string) (read *policyFile, errs []
 	}
 	parsed := policyfile.Parse(ctx, data, policyfile.DefaultNamespace)
 	r := &recordReader{problems: parsed.Problems}
+	r.policies, r.exceptions = map[string]*v1alpha1.RateLimitPolicy{}, parsed.Exceptions
 	for _, policy := range parsed.Policies {
 		compiled, failures := compile.Compile(policy.RateLimitPolicy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
 		at := policyfile.Problem{Policy: policy.ID()}
 		if r.fail(failures, policy.Position, at); compiled != nil {
 			r.add(compiled, policy.Position, at)
+			r.policies[policy.ID()] = policy.RateLimitPolicy
 		}
 	}
 	for _, group := range parsed.KeyGroups {
@@ -197,7 +207,7 @@ func (f *policyFile) reusingRecords(last *policyFile) *policyFile {
 	for _, record := range last.records {
 		old[record.encoding] = record
 	}
-	kept := &policyFile{}
+	kept := &policyFile{policies: f.policies, exceptions: f.exceptions}
 	for _, record := range f.records {
 		if same, found := old[record.encoding]; found {
 			record = same

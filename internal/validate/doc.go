@@ -12,6 +12,7 @@
 //	source.go    Load: the files, folders and standard input
 //	validate.go  Run: the policies and the findings
 //	keygroup.go  the key groups among the files
+//	exception.go the exceptions among the files
 //	tenancy.go   grants from the Namespaces among the files
 //	output.go    the findings as text, JSON and workflow commands of GitHub
 package validate

@@ -69,6 +69,9 @@ func (r *Result) writeText(w io.Writer, color bool) error {
 	if r.KeyGroups > 0 {
 		fmt.Fprintf(&out, ", %s", count(r.KeyGroups, "valid key group", "valid key groups"))
 	}
+	if r.Exceptions > 0 {
+		fmt.Fprintf(&out, ", %s", count(r.Exceptions, "valid exception", "valid exceptions"))
+	}
 	fmt.Fprintln(&out)
 	_, err := w.Write(out.Bytes())
 	return err
@@ -105,11 +108,12 @@ func (r *Result) writeJSON(w io.Writer) error {
 	return encoder.Encode(struct {
 		Valid             int       `json:"valid"`
 		KeyGroups         int       `json:"keyGroups"`
+		Exceptions        int       `json:"exceptions"`
 		Errors            int       `json:"errors"`
 		Warnings          int       `json:"warnings"`
 		TenancyNotChecked []string  `json:"tenancyNotChecked"`
 		Findings          []Finding `json:"findings"`
-	}{r.valid(), r.KeyGroups, r.Count(SeverityError), r.Count(SeverityWarning), unchecked, findings})
+	}{r.valid(), r.KeyGroups, r.Exceptions, r.Count(SeverityError), r.Count(SeverityWarning), unchecked, findings})
 }
 
 // In workflow commands, the characters with a meaning are escaped.

@@ -65,6 +65,8 @@ type Result struct {
 	Findings []Finding
 	// KeyGroups is the number of key groups without errors.
 	KeyGroups int
+	// Exceptions is the number of exceptions without errors.
+	Exceptions int
 	// NotChecked are the Namespaces whose grants are unknown, sorted.
 	NotChecked []string
 }
@@ -105,6 +107,7 @@ func Run(ctx context.Context, sources []Source, defaultNamespace string) *Result
 	c.compileKeyGroups()
 	c.warn()
 	c.warnOfKeyGroups()
+	c.judgeExceptions()
 	r := c.result
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(c.order[a.File]-c.order[b.File], a.Line-b.Line, a.Column-b.Column)
@@ -121,6 +124,7 @@ type checker struct {
 	namespaces map[string]*namespace
 
 	policiesOf  map[string][]v1alpha1.RateLimitPolicy // by Namespace
+	exceptions  []*exception
 	keyGroups   []*keyGroup
 	keyGroupsOf map[string][]v1alpha1.RateLimitKeyGroup // by Namespace
 }
@@ -160,6 +164,9 @@ func (c *checker) read(name string, file *policyfile.File) {
 	}
 	for _, g := range file.KeyGroups {
 		c.addKeyGroup(name, g)
+	}
+	for _, e := range file.Exceptions {
+		c.addException(name, e)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestFindings(t *testing.T) {
 		"a kind": {
 			[]string{edited("RateLimitPolicy", "RateLimitsPolicy")},
 			[]string{`a.yaml:2:1: error: apiVersion "ratelimit.weir.dev/v1alpha1", kind "RateLimitsPolicy": this release supports ` +
-				"ratelimit.weir.dev/v1alpha1, RateLimitPolicy and RateLimitKeyGroup; did you mean RateLimitPolicy?"},
+				"ratelimit.weir.dev/v1alpha1, RateLimitPolicy, RateLimitKeyGroup and RateLimitException; did you mean RateLimitPolicy?"},
 		},
 		"what does not compile": {
 			[]string{granted + "---\n" + edited("shop.example]", "shop.example]\n    paths: [/a//b]")},
@@ -188,12 +188,12 @@ func TestFormats(t *testing.T) {
 	var out bytes.Buffer
 	g.Expect(validate.Run(t.Context(), []validate.Source{{Name: "b.yaml", Data: []byte(login + "  modes: Shadow\n")}}, "default").
 		Write(&out, validate.FormatJSON, true)).To(Succeed())
-	g.Expect(out.String()).To(MatchJSON(`{"valid": 0, "keyGroups": 0, "errors": 1, "warnings": 0, "tenancyNotChecked": [], "findings": [{
+	g.Expect(out.String()).To(MatchJSON(`{"valid": 0, "keyGroups": 0, "exceptions": 0, "errors": 1, "warnings": 0, "tenancyNotChecked": [], "findings": [{
 		"file": "b.yaml", "line": 14, "column": 3, "severity": "error", "policy": "shop/login", "field": "spec.modes",
 		"message": "spec.modes: Forbidden: unknown field", "suggestion": "mode"}]}`))
 	out.Reset()
 	g.Expect(validate.Run(t.Context(), nil, "default").Write(&out, validate.FormatJSON, false)).To(Succeed())
-	g.Expect(out.String()).To(MatchJSON(`{"valid": 0, "keyGroups": 0, "errors": 0, "warnings": 0, "tenancyNotChecked": [], "findings": []}`))
+	g.Expect(out.String()).To(MatchJSON(`{"valid": 0, "keyGroups": 0, "exceptions": 0, "errors": 0, "warnings": 0, "tenancyNotChecked": [], "findings": []}`))
 }
 
 func TestLoad(t *testing.T) {

@@ -19,5 +19,6 @@
 //	crowded_matches.go         CrowdedMatches: more policies with the same requests than Weir evaluates
 //	overlaps.go                Overlaps: policies with the same match
 //	groups.go                  Groups, KeyGroup: groups without keys, unused groups, keys in two groups
+//	exceptions.go              Exception: ended, for the key of another one, or without effect
 //	dropped_counters.go        DroppedCounters: counters that an edit resets
 package warning

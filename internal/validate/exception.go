@@ -1,0 +1,74 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/warning"
+)
+
+// exception is an exception among the files that is valid by the schema.
+type exception struct {
+	*policyfile.Exception
+	file     string
+	compiled *plan.Exception // nil if its policy is not among the files, or rejects it
+}
+
+// addException adds the exception, unless another one has its name.
+func (c *checker) addException(file string, e *policyfile.Exception) {
+	added := &exception{Exception: e, file: file}
+	for _, first := range c.exceptions {
+		if first.Object() == e.Object() {
+			at := first.Position("metadata.name")
+			c.addToException(added, SeverityError, "metadata.name",
+				fmt.Sprintf("metadata.name: %s is also defined at %s:%d:%d", e.Object(), first.file, at.Line, at.Column))
+			return
+		}
+	}
+	c.exceptions = append(c.exceptions, added)
+}
+
+// addToException adds a finding about a field of the exception.
+func (c *checker) addToException(e *exception, severity Severity, field, message string) {
+	c.add(e.file, e.Position(field), Finding{Severity: severity, Object: e.Object(), Field: field, Message: message})
+}
+
+// judgeExceptions compiles the exceptions and adds their warnings. An exception to a policy that is not among the files is
+// not judged further; it counts as valid, since the policy may be applied already.
+func (c *checker) judgeExceptions() {
+	now := time.Now() //nolint:forbidigo // an end is at most 90 days ahead
+	compiled := map[string][]*plan.Exception{}
+	for _, e := range c.exceptions {
+		p := c.defined[e.PolicyID()]
+		if p == nil {
+			c.addToException(e, SeverityWarning, "spec.policy", fmt.Sprintf("spec.policy: policy %s is not among the files", e.PolicyID()))
+			c.result.Exceptions++
+		}
+		if p == nil || p.Plan == nil {
+			continue
+		}
+		record, problems := compile.Exception(e.RateLimitException, p.RateLimitPolicy, p.Plan, now)
+		for _, problem := range problems {
+			c.addToException(e, SeverityError, problem.Field, problem.Error())
+		}
+		if record != nil {
+			e.compiled = record
+			compiled[e.Namespace] = append(compiled[e.Namespace], record)
+			c.result.Exceptions++
+		}
+	}
+	for _, e := range c.exceptions {
+		if e.compiled == nil {
+			continue
+		}
+		for _, text := range warning.Exception(e.compiled, c.defined[e.PolicyID()].Plan, compiled[e.Namespace], now) {
+			c.addToException(e, SeverityWarning, warning.FieldOf(text), text)
+		}
+	}
+}
