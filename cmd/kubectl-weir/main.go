@@ -16,6 +16,8 @@
 //	groups.go       groups: list, diff and import, from
 //	groupsfile.go     the keys of a file, to
 //	groupsplan.go     objects, in which a key is placed by its hash
+//	raise.go        raise
+//	exceptions.go   exceptions, and exceptions prune
 //	lists.go        blocks, and what lists share
 //	console.go      console
 //	top.go          top
@@ -124,7 +126,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newBlocksCommand(c), newTopCommand(c), newWhoCommand(c), newConsoleCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
-		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newAccessCommand(c), newWireCommand(c), newProbeCommand(c), newTargetsCommand(c), newGroupsCommand(c), newVersionCommand(c))
+		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newRaiseCommand(c), newExceptionsCommand(c), newAccessCommand(c), newWireCommand(c), newProbeCommand(c), newTargetsCommand(c), newGroupsCommand(c), newVersionCommand(c))
 	root.AddCommand(offline.Commands("kubectl weir")...)
 	return root
 }
