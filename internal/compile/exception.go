@@ -42,7 +42,7 @@ func Exception(
 		UID:         string(exception.UID),
 		Generation:  exception.Generation,
 		Policy:      spec.Policy,
-		Key:         exceptionKey(spec.Key, of),
+		Key:         ExceptionKey(spec.Key, of),
 		UntilMillis: spec.Until.UnixMilli(),
 		Action:      plan.Action(orDefault(spec.Action, v1alpha1.ExceptionActionLimit)),
 		Limits:      exceptionLimits(spec.Limits, policy),
@@ -72,8 +72,8 @@ func Exception(
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// exceptionKey returns the key of the requests that the parts mean, or the parts themselves if no request has them.
-func exceptionKey(parts []string, of *plan.Plan) []string {
+// ExceptionKey returns the key of the requests that the parts mean, or the parts themselves if no request has them.
+func ExceptionKey(parts []string, of *plan.Plan) []string {
 	if fitted, err := of.FitKey(parts); err == nil && len(parts) > 0 {
 		return fitted
 	}

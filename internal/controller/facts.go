@@ -39,6 +39,7 @@ type facts struct {
 	reason     string             // of Accepted for the problems; "" follows from them
 	waits      bool               // for a change of another object, which solves the problems
 	withdraws  bool               // the problems remove the record
+	ended      bool               // the object has ended: it needs no record
 	conditions []metav1.Condition // further ones
 
 	// Of policies.
@@ -53,8 +54,9 @@ type facts struct {
 type words struct{ object, record, accepted string }
 
 var wordsOf = map[plan.Kind]words{
-	plan.KindPlan:     {"policy", "plan", "The policy compiles."},
-	plan.KindKeyGroup: {"key group", "list of keys", "The key group is valid."},
+	plan.KindPlan:      {"policy", "plan", "The policy compiles."},
+	plan.KindKeyGroup:  {"key group", "list of keys", "The key group is valid."},
+	plan.KindException: {"exception", "record", "The policy accepts the exception."},
 }
 
 func (f *facts) words() words { return wordsOf[cmp.Or(f.kind, plan.KindPlan)] }
@@ -75,6 +77,8 @@ const (
 
 func (f *facts) phase() phase {
 	switch {
+	case f.ended:
+		return settled // the publisher removes the record, whenever it can
 	case !f.rollout.Reachable:
 		return noRegistry
 	case f.rollout.OwnedElsewhere:
@@ -102,7 +106,9 @@ func (f *facts) isWithdrawn() bool {
 }
 
 // isAccepted reports whether the object compiles and has room in its budgets.
-func (f *facts) isAccepted() bool { return len(f.problems) == 0 && f.rollout.OverBudget == nil }
+func (f *facts) isAccepted() bool {
+	return len(f.problems) == 0 && (f.ended || f.rollout.OverBudget == nil)
+}
 
 // last returns the generation of the record in the registry. It is false without one of this object.
 func (f *facts) last() (generation int64, ok bool) {
@@ -175,6 +181,9 @@ func (f *facts) allConditions() []metav1.Condition {
 		ready.Message = fmt.Sprintf("The policy is accepted, programmed and enforced in Shadow until %s: it denies no request.",
 			until.UTC().Format(time.RFC3339))
 	}
+	if f.ended {
+		ready.Message = fmt.Sprintf("The %s has ended.", f.words().object)
+	}
 	conditions := []metav1.Condition{ready, accepted, programmed, enforced}
 	// kstatus: an object that only its author can repair is Stalled, any other that is
 	// not ready is Reconciling.
@@ -212,6 +221,8 @@ func (f *facts) accepted() metav1.Condition {
 	switch {
 	case len(f.problems) > 0:
 		return is(metav1.ConditionFalse, f.notAcceptedReason(), joinProblems(f.problems))
+	case f.ended:
+		return is(metav1.ConditionTrue, v1alpha1.ReasonExpired, fmt.Sprintf("The %s has ended, so it is not judged.", f.words().object))
 	case f.rollout.OverBudget != nil:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonOverBudget, f.rollout.OverBudget.String()+".")
 	default:
@@ -225,6 +236,8 @@ func (f *facts) programmed() metav1.Condition {
 	}
 	w, none := f.words(), f.rollout.Record == nil
 	switch {
+	case f.ended:
+		return is(metav1.ConditionTrue, v1alpha1.ReasonExpired, "The %s has ended, so it needs no %s in the registry.", w.object, w.record)
 	case !f.isAccepted() && none && !f.rollout.Reachable:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
 			"The %s is not accepted. Redis does not answer, so it is unknown whether an earlier %s stays enforced.", w.object, w.record)
@@ -258,6 +271,8 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 	}
 	w := f.words()
 	switch {
+	case f.ended:
+		return is(metav1.ConditionTrue, v1alpha1.ReasonExpired, "No replica applies the %s, because it has ended.", w.object)
 	case programmed == metav1.ConditionUnknown:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonRegistryUnreachable,
 			"Redis does not answer, so the generation that the replicas enforce is unknown.")

@@ -47,8 +47,8 @@ const (
 	defaultOutageDelay = 12 * time.Second
 )
 
-// Reconciler publishes the plan of every RateLimitPolicy and the record of every RateLimitKeyGroup, and writes
-// their statuses.
+// Reconciler publishes the plan of every RateLimitPolicy and the records of every RateLimitKeyGroup and RateLimitException, and
+// writes their statuses.
 type Reconciler struct {
 	Publisher Publisher
 	Terms     *TermTracker
@@ -75,11 +75,15 @@ type Reconciler struct {
 	// event reports it. Defaults to 12 s.
 	OutageDelay time.Duration
 
+	// RedisTime is the clock of Redis, by which exceptions end; nil is the clock of this machine.
+	RedisTime func() time.Time
+
 	client   client.Client
 	grants   *grantTracker // nil if Namespaces are watched
 	uncached client.Reader
 	recorder events.EventRecorder
 	compiled compilations
+	judging  compilations // of policies with all grants, to judge exceptions
 	kinds    kinds
 	policies *kind // of kinds
 	synced   syncedKinds
@@ -92,7 +96,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.recorder = mgr.GetEventRecorder("weir-controller")
 	r.OutageDelay = cmp.Or(r.OutageDelay, defaultOutageDelay)
 	r.policies = policyKind()
-	recordKinds := []*recordKind{keyGroupKind()}
+	recordKinds := []*recordKind{keyGroupKind(), exceptionKind()}
 	r.kinds = kinds{r.policies}
 	for _, k := range recordKinds {
 		r.kinds = append(r.kinds, &k.kind)
@@ -158,6 +162,8 @@ func (r *Reconciler) Unready() plan.Unready { return r.policies.statuses.unready
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitkeygroups,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitkeygroups/status,verbs=patch
+// +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitexceptions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitexceptions/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways;httproutes;grpcroutes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.envoyproxy.io,resources=securitypolicies,verbs=get;list;watch
@@ -201,6 +207,7 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, t term, name types.Nam
 	policy := &v1alpha1.RateLimitPolicy{}
 	if err := r.client.Get(ctx, name, policy); apierrors.IsNotFound(err) {
 		r.compiled.forget(name)
+		r.judging.forget(name)
 		return again, r.remove(ctx, t, r.policies, name)
 	} else if err != nil {
 		return again, err

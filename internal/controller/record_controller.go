@@ -37,6 +37,7 @@ type compiledRecord struct {
 
 	reason     string // of the condition Accepted for the problems; "" follows from them
 	waits      bool   // for a change of another object, which solves the problems: Reconciling, not Stalled
+	ended      bool   // the object has ended, so it has no record and no problems
 	withdraws  bool   // the problems remove the last record, which otherwise stays
 	warnings   []string
 	conditions []metav1.Condition // of the kind alone
@@ -76,7 +77,7 @@ func (r *Reconciler) reconcileRecord(ctx context.Context, t term, k *recordKind,
 	k.statuses.observe(t, object, k.earlier(object), r.isEdited(t, &k.kind, object), func(facts) facts {
 		return facts{
 			problems: compiled.problems, warnings: compiled.warnings,
-			reason: compiled.reason, waits: compiled.waits, withdraws: compiled.withdraws, conditions: compiled.conditions,
+			reason: compiled.reason, waits: compiled.waits, withdraws: compiled.withdraws, ended: compiled.ended, conditions: compiled.conditions,
 		}
 	})
 	r.markProcessed(ctx, t, &k.kind, name)
@@ -93,6 +94,8 @@ func (r *Reconciler) publishRecord(ctx context.Context, k *recordKind, object cl
 		isForeign = uid != string(object.GetUID())
 	}
 	switch {
+	case compiled.ended:
+		return r.withdraw(ctx, id)
 	case len(compiled.problems) == 0:
 		return r.set(ctx, &k.kind, object, compiled.record, isForeign)
 	case compiled.withdraws, isForeign:

@@ -93,6 +93,7 @@ func (r *Reconciler) beginPass(ctx context.Context, t term, k *kind) {
 	}
 	if k == r.policies {
 		r.compiled.retain(requests)
+		r.judging.retain(requests)
 	}
 	k.statuses.beginTerm(t, requests)
 	if k.pass.begin(t, requests) {

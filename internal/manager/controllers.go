@@ -63,6 +63,7 @@ type controllers struct {
 	policies   *PolicyMetrics
 	writer     *registry.Writer
 	traffic    *traffic.Reader
+	redisTime  func() time.Time
 	logger     *slog.Logger
 	now        func() time.Time
 	started    time.Time // of the process
@@ -166,6 +167,7 @@ func (c *controllers) manage(ctx context.Context) error {
 	reconciler := &controller.Reconciler{
 		Publisher: c.writer, Terms: terms, Tenancy: c.tenancy, Namespaces: c.namespaces,
 		Lease: c.lease.reference(), Traffic: c.traffic, Denials: c.traffic, Gateways: gateways,
+		RedisTime: c.redisTime,
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err

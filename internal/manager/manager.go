@@ -130,8 +130,9 @@ func Run(ctx context.Context, o Options) error {
 			policies: NewPolicyMetrics(o.Registry),
 			config:   o.Config, budget: o.Budgets.Namespace, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
 			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
-			traffic: traffic.NewReader(registryClient, o.RedisPrefix),
-			intake:  intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
+			redisTime: o.clock.Now,
+			traffic:   traffic.NewReader(registryClient, o.RedisPrefix),
+			intake:    intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 		}
 		c.writer = registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
 			Installation: installation, LeaseDuration: o.Lease.Duration, Budgets: o.Budgets, Unready: c.unready, Clock: o.clock,
