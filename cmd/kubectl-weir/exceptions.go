@@ -43,7 +43,9 @@ func newExceptionsCommand(c *connection) *cobra.Command {
   kubectl weir exceptions prune -A --dry-run`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return l.on(cmd, func(ctx context.Context, all *exceptions) (answer, error) { return all.list(ctx, slices.Concat(args, []string{""})[0]) })
+			return l.on(cmd, func(ctx context.Context, all *exceptions) (answer, error) {
+				return all.list(ctx, slices.Concat(args, []string{""})[0])
+			})
 		},
 	}
 	l.addFlags(cmd)

@@ -87,14 +87,18 @@ func (r *Reconciler) compileException(ctx context.Context, e *v1alpha1.RateLimit
 		return compiled, nil
 	}
 	compiled.record = record
-	beside, err := r.exceptionsForKey(ctx, record, policy, of.plan, now)
+	all := &v1alpha1.RateLimitExceptionList{}
+	if err := r.client.List(ctx, all, client.InNamespace(e.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	beside := compile.ExceptionsFor(record.Key, policy, of.plan, all.Items, now)
 	for _, other := range beside {
 		if end := r.localTime(other.Until()); now.Before(other.Until()) && end.Before(compiled.again) {
 			compiled.again = end // then the warning is no longer true
 		}
 	}
 	compiled.warnings = warning.Exception(record, of.plan, beside, now)
-	return compiled, err
+	return compiled, nil
 }
 
 func untilText(e *v1alpha1.RateLimitException) string { return e.Spec.Until.UTC().Format(time.RFC3339) }
@@ -110,27 +114,6 @@ func (r *Reconciler) redisTime() time.Time {
 // localTime returns the time of the local clock at which Redis has the given time.
 func (r *Reconciler) localTime(redis time.Time) time.Time {
 	return time.Now().Add(redis.Sub(r.redisTime())) //nolint:forbidigo // the time to wait for
-}
-
-// exceptionsForKey returns the other valid exceptions to the policy for the same key.
-func (r *Reconciler) exceptionsForKey(
-	ctx context.Context, e *plan.Exception, policy *v1alpha1.RateLimitPolicy, of *plan.Plan, now time.Time,
-) ([]*plan.Exception, error) {
-	all := &v1alpha1.RateLimitExceptionList{}
-	if err := r.client.List(ctx, all, client.InNamespace(e.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var found []*plan.Exception
-	for i := range all.Items {
-		other := &all.Items[i]
-		if other.Name == e.Name || other.Spec.Policy != e.Policy || !slices.Equal(compile.ExceptionKey(other.Spec.Key, of), e.Key) {
-			continue
-		}
-		if compiled, _ := compile.Exception(other, policy, of, now); compiled != nil {
-			found = append(found, compiled)
-		}
-	}
-	return found, nil
 }
 
 // exceptionsOfPolicy lists the exceptions that name the policy.

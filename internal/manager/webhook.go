@@ -92,7 +92,7 @@ func addWebhook(
 		return err
 	}
 	mux := http.NewServeMux()
-	for _, path := range []string{v1alpha1.Path, v1alpha1.KeyGroupPath} {
+	for _, path := range []string{v1alpha1.Path, v1alpha1.KeyGroupPath, v1alpha1.ExceptionPath} {
 		mux.Handle("POST "+path, in.Handler(handler))
 	}
 	return mgr.Add(runOnEveryReplica(func(ctx context.Context) {

@@ -11,6 +11,7 @@
 //
 //	ratelimitpolicy_webhook.go  Validator: what is rejected, and the order of warnings
 //	ratelimitkeygroup_webhook.go  the same for key groups
+//	ratelimitexception_webhook.go the same for exceptions
 //	follow.go                   the matches of all policies, from a cache
 //	over_budget.go              plans that are likely to have no room
 //	reviews.go                  counts of what is answered

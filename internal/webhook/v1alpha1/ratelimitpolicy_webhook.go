@@ -41,7 +41,7 @@ type Validator struct {
 	Sizes *PlanSizes
 	// Reviews counts the answers; nil counts none.
 	Reviews *Reviews
-	// Namespaces reads from the API server: a cache that lags behind an annotation
+	// Namespaces reads Namespaces and policies from the API server: a cache that lags behind an annotation
 	// would reject what was just granted.
 	Namespaces client.Reader
 	// Tenancy determines which hosts and domains policies may match.
@@ -50,7 +50,7 @@ type Validator struct {
 
 var _ admission.Validator[*v1alpha1.RateLimitPolicy] = (*Validator)(nil)
 
-// NewHandler returns the HTTP handler for Path and KeyGroupPath.
+// NewHandler returns the HTTP handler for Path, KeyGroupPath and ExceptionPath.
 func NewHandler(scheme *runtime.Scheme, v *Validator) (http.Handler, error) {
 	policies, err := standalone(Path, admission.WithValidator(scheme, v))
 	if err != nil {
@@ -60,9 +60,14 @@ func NewHandler(scheme *runtime.Scheme, v *Validator) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	exceptions, err := standalone(ExceptionPath, admission.WithValidator(scheme, &exceptionValidator{v}))
+	if err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	mux.Handle(Path, policies)
 	mux.Handle(KeyGroupPath, keyGroups)
+	mux.Handle(ExceptionPath, exceptions)
 	return mux, nil
 }
 

@@ -99,7 +99,7 @@ func reviewed(result string) float64 {
 }
 
 // budget is the budget of each Namespace.
-var budget = plan.Budget{Policies: 20, Bytes: 12_000, KeyBytes: 4000}
+var budget = plan.Budget{Policies: 20, Bytes: 12_000, KeyBytes: 4000, Exceptions: 3}
 
 // serve serves the validator to the API server until the spec ends or stop is called.
 func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop func()) {
@@ -137,7 +137,7 @@ func configure(ctx context.Context, namespace, url string, bundle []byte) {
 		hook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new(url + path), CABundle: bundle}
 		hook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 	}
-	Expect(paths).To(ConsistOf(v1alpha1.Path, v1alpha1.KeyGroupPath))
+	Expect(paths).To(ConsistOf(v1alpha1.Path, v1alpha1.KeyGroupPath, v1alpha1.ExceptionPath))
 	Expect(api.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(api.Delete, configuration)
 }
