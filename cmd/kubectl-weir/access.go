@@ -23,6 +23,9 @@ const (
 	roleInspect  = "inspect"
 	roleOperator = "operator"
 	roleReveal   = "reveal"
+
+	// roleExceptions is what the people of the role operator have, not their account.
+	roleExceptions = "exceptions"
 )
 
 // access describes an entry of the chart value access, with one Namespace.
@@ -44,7 +47,8 @@ func newAccessCommand(c *connection) *cobra.Command {
 
 They are what the chart value access renders: a ServiceAccount in --weir-namespace, and its
 role in the Namespace of -n. --user and --group name who may create its tokens and reach
-Weir; without them, only those who may do so anyway, such as owners of the cluster.
+Weir; without them, only those who may do so anyway, such as owners of the cluster. With --role
+operator they may also write exceptions there.
 
 The command changes nothing and needs no cluster. All editors of --weir-namespace can
 take the account's token, so delete the account when nobody needs it.`,
@@ -132,6 +136,9 @@ func (a *access) objects() []any {
 	}
 	if subjects := a.subjects(); len(subjects) > 0 {
 		name := a.fullname + "-access-" + a.name
+		if a.role == roleOperator {
+			objects = append(objects, a.binding(a.fullname+"-"+a.name+"-"+roleExceptions, a.namespace, "ClusterRole", a.fullname+"-"+roleExceptions, subjects...))
+		}
 		objects = append(objects, a.connectRole(name), a.binding(name, a.weirNamespace, "Role", name, subjects...))
 	}
 	return objects

@@ -88,6 +88,7 @@ func (f *managerFlags) addBudgets(flags *pflag.FlagSet) {
 	add(&f.budgets.Namespace.Policies, "max-namespace-policies", 1_000, "published policies of a namespace", "policy")
 	add(&f.budgets.Namespace.Bytes, "max-namespace-plan-bytes", 4<<20, "size of the published plans of a namespace, in bytes", "policy")
 	add(&f.budgets.Namespace.KeyBytes, "max-namespace-key-bytes", 8<<20, "size of the published key groups of a namespace, in bytes", "key group")
+	add(&f.budgets.Namespace.Exceptions, "max-namespace-exceptions", 1_000, "exceptions of a namespace that have not ended", "exception")
 	add(&f.budgets.Total.Policies, "max-policies", 20_000, "published policies of all namespaces", "policy")
 	add(&f.budgets.Total.Bytes, "max-plan-bytes", 64<<20, "size of the published plans of all namespaces, in bytes", "policy")
 	add(&f.budgets.Total.KeyBytes, "max-key-bytes", 64<<20, "size of the published key groups of all namespaces, in bytes", "key group")
@@ -191,7 +192,8 @@ func (f *managerFlags) validateBudgets() error {
 	var errs []error
 	for flag, value := range map[string]int{
 		"--max-namespace-policies": f.budgets.Namespace.Policies, "--max-namespace-plan-bytes": f.budgets.Namespace.Bytes,
-		"--max-policies": f.budgets.Total.Policies, "--max-plan-bytes": f.budgets.Total.Bytes,
+		"--max-namespace-exceptions": f.budgets.Namespace.Exceptions,
+		"--max-policies":             f.budgets.Total.Policies, "--max-plan-bytes": f.budgets.Total.Bytes,
 		"--max-namespace-key-bytes": f.budgets.Namespace.KeyBytes, "--max-key-bytes": f.budgets.Total.KeyBytes,
 	} {
 		if value < 0 {

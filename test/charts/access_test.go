@@ -107,8 +107,8 @@ func TestRevealIsOptIn(t *testing.T) {
 		}
 		return roles
 	}
-	g.Expect(roles()).To(ConsistOf("edge-weir-operator"))
-	g.Expect(roles("access[0].reveal=true")).To(ConsistOf("edge-weir-operator", "edge-weir-reveal"))
+	g.Expect(roles()).To(ConsistOf("edge-weir-operator", "edge-weir-exceptions"))
+	g.Expect(roles("access[0].reveal=true")).To(ConsistOf("edge-weir-operator", "edge-weir-exceptions", "edge-weir-reveal"))
 }
 
 // Another role needs another binding, since Kubernetes rejects a change of the role.

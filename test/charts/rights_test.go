@@ -146,8 +146,8 @@ func TestWatchedNamespacesNeedNoClusterPermissions(t *testing.T) {
 			"get /namespaces " + namespace, "create,patch events.k8s.io/events",
 			"get,list,watch gateway.envoyproxy.io/securitypolicies", "get,list,watch gateway.networking.k8s.io/gateways",
 			"get,list,watch gateway.networking.k8s.io/grpcroutes", "get,list,watch gateway.networking.k8s.io/httproutes",
-			"get,list,watch ratelimit.weir.dev/ratelimitkeygroups", "get,list,watch ratelimit.weir.dev/ratelimitpolicies",
-			"patch ratelimit.weir.dev/ratelimitkeygroups/status", "patch ratelimit.weir.dev/ratelimitpolicies/status",
+			"get,list,watch ratelimit.weir.dev/ratelimitexceptions", "get,list,watch ratelimit.weir.dev/ratelimitkeygroups", "get,list,watch ratelimit.weir.dev/ratelimitpolicies",
+			"patch ratelimit.weir.dev/ratelimitexceptions/status", "patch ratelimit.weir.dev/ratelimitkeygroups/status", "patch ratelimit.weir.dev/ratelimitpolicies/status",
 		}
 	}
 	g.Expect(got).To(And(HaveKeyWithValue("shop/weir-controller-policies", in("shop")), HaveKeyWithValue("bank/weir-controller-policies", in("bank")),
@@ -202,6 +202,7 @@ func TestUserRolesAreAggregated(t *testing.T) {
 			g.Expect(roles["weir-view"]).To(Equal([]string{"get,list,watch ratelimit.weir.dev/ratelimitpolicies"}))
 			g.Expect(roles["weir-inspect"]).To(Equal([]string{"get ratelimit.weir.dev/ratelimitpolicies/state"}))
 			g.Expect(roles["weir-operator"]).To(Equal([]string{"get,list,create,update,delete ratelimit.weir.dev/ratelimitpolicies/state"}))
+			g.Expect(roles["weir-exceptions"]).To(Equal([]string{"get,list,watch,create,update,patch,delete ratelimit.weir.dev/ratelimitexceptions"}))
 			g.Expect(roles["weir-reveal"]).To(Equal([]string{"reveal ratelimit.weir.dev/ratelimitpolicies/state"}))
 		})
 	}

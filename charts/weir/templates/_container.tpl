@@ -88,6 +88,7 @@
 - --max-namespace-policies={{ int64 $values.budgets.namespace.policies }}
 - --max-namespace-plan-bytes={{ int64 $values.budgets.namespace.planBytes }}
 - --max-namespace-key-bytes={{ int64 $values.budgets.namespace.keyBytes }}
+- --max-namespace-exceptions={{ int64 $values.budgets.namespace.exceptions }}
 - --max-policies={{ int64 $values.budgets.total.policies }}
 - --max-plan-bytes={{ int64 $values.budgets.total.planBytes }}
 - --max-key-bytes={{ int64 $values.budgets.total.keyBytes }}

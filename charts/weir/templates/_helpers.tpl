@@ -294,3 +294,16 @@ spec:
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The subjects of a binding. */}}
+{{- define "weir.subjects" -}}
+{{- range . }}
+- kind: {{ .kind }}
+  name: {{ .name | quote }}
+  {{- if eq .kind "ServiceAccount" }}
+  namespace: {{ .namespace | quote }}
+  {{- else }}
+  apiGroup: rbac.authorization.k8s.io
+  {{- end }}
+{{- end }}
+{{- end }}
