@@ -51,7 +51,7 @@ func TestAccessPrintsWhatTheChartRenders(t *testing.T) {
 		"--user", "jane", "--group", "sre", "--weir-namespace", "limits", "--fullname", "edge-weir")
 	g.Expect(code).To(Equal(0), complaint)
 	want := accessObjects(t, string(chart))
-	g.Expect(want).To(HaveLen(5))
+	g.Expect(want).To(HaveLen(6))
 	g.Expect(accessObjects(t, out)).To(Equal(want))
 }
 

@@ -36,8 +36,9 @@ func cacheOptions(n Namespaces) cache.Options {
 		}
 		included := fields.AndSelectors(excluded...)
 		options.ByObject = map[client.Object]cache.ByObject{
-			&v1alpha1.RateLimitPolicy{}:   {Field: included},
-			&v1alpha1.RateLimitKeyGroup{}: {Field: included, Transform: stripCopies},
+			&v1alpha1.RateLimitPolicy{}:    {Field: included},
+			&v1alpha1.RateLimitKeyGroup{}:  {Field: included, Transform: stripCopies},
+			&v1alpha1.RateLimitException{}: {Field: included},
 		}
 	}
 	return options
