@@ -24,8 +24,9 @@ type outcomeOf struct {
 type outcomesOf struct{ nothingThere, notMeant, done outcomeOf }
 
 // outcomes returns the outcomes of all commands, in an order in which they can be tried against one process: "done"
-// prepares what others find. shadow, enforce and groups change a cluster, and wire reads one: TestShadowAndEnforce,
-// TestGroupsOfACluster and TestWire have their success, and TestProbeOfAWiredURL has the success of probe.
+// prepares what others find. shadow, enforce, groups and raise change a cluster, wire and exceptions read one:
+// TestShadowAndEnforce, TestGroupsOfACluster, TestRaiseAndPrune and TestWire have their success, and
+// TestProbeOfAWiredURL has the success of probe.
 func outcomes(t *testing.T) map[string]outcomesOf {
 	t.Helper()
 	g, dir := NewWithT(t), t.TempDir()
@@ -122,6 +123,16 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 			outcomeOf{[]string{"enforce", "login", "user-42"}, 2, "accepts 1 arg(s), received 2"},
 			outcomeOf{},
 		},
+		"raise": {
+			outcomeOf{[]string{"raise", "login", "user-42", "--limit", "burst=50", "--for", "1h", "--address", ""}, 1, "names no cluster"},
+			outcomeOf{[]string{"raise", "login", "user-42", "--limit", "burst", "--for", "1h"}, 2, "must be LIMIT=NUMBER"},
+			outcomeOf{}, // TestRaiseAndPrune
+		},
+		"exceptions": {
+			outcomeOf{[]string{"exceptions", "--address", ""}, 1, "names no cluster"},
+			outcomeOf{[]string{"exceptions", "prune", "login"}, 2, `unknown command "login"`},
+			outcomeOf{}, // TestRaiseAndPrune
+		},
 		"access": {
 			outcomeOf{[]string{"access"}, 2, `--role "": must be inspect or operator`},
 			outcomeOf{[]string{"access", "--role", "operator", "--name", "weir-manager"}, 2, "is the ServiceAccount of the pods"},
@@ -187,7 +198,7 @@ func (s *standalone) try(t *testing.T, o outcomeOf) {
 	switch o.args[0] {
 	case "validate", "backtest", "convert":
 		flags = nil
-	case "shadow", "enforce", "wire":
+	case "shadow", "enforce", "wire", "raise", "exceptions":
 		flags = []string{"-n", "shop"}
 	}
 	code, out, complaint := command(t, append(append([]string{o.args[0]}, flags...), o.args[1:]...)...)

@@ -33,6 +33,7 @@
 //	counters.go         the metrics that count for each policy
 //	metrics.go          how decisions are counted
 //	holdmetrics.go      how reservations, charges and debts are counted
+//	exceptionmetrics.go how many exceptions are in force
 //	log.go              how decisions and changes are logged
 //	trace.go            how decisions and changes are traced
 //	observe.go          which keys are denied and blocked, for lists

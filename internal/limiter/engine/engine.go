@@ -118,7 +118,7 @@ func New(o Options) *Engine {
 	if o.Replicas == nil {
 		o.Replicas = func() int { return 1 }
 	}
-	return &Engine{
+	e := &Engine{
 		store:      o.Store,
 		holds:      o.Holds,
 		local:      o.Local,
@@ -135,6 +135,8 @@ func New(o Options) *Engine {
 
 		explaining: make(chan struct{}, 1),
 	}
+	o.Registerer.MustRegister(liveExceptions{e})
+	return e
 }
 
 // Use replaces the snapshot for all decisions that start after it returns. It must not

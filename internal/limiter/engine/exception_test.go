@@ -415,3 +415,24 @@ func TestExceptionsAreShown(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state.Exception).To(BeNil())
 }
+
+// The metric counts the exceptions that have not ended.
+func TestExceptionsAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	f := newExceptionFixture(twoLimits(), exceptionFor("a", "acme", burstOf(20)), until(exceptionFor("b", "bob", burstOf(20)), 2*time.Hour))
+	counted := func() int {
+		families, err := f.registry.Gather()
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, family := range families {
+			if family.GetName() == "weir_exceptions" {
+				return int(family.GetMetric()[0].GetGauge().GetValue())
+			}
+		}
+		return 0
+	}
+	g.Expect(counted()).To(Equal(2))
+	f.store.now = f.store.now.Add(time.Hour)
+	g.Expect(counted()).To(Equal(1))
+	f.store.now = f.store.now.Add(time.Hour)
+	g.Expect(counted()).To(BeZero())
+}

@@ -1,0 +1,137 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// unblocks serves the state API: it counts the keys that are to be unblocked, which were blocked.
+func unblocks(t *testing.T, status int) (flags []string, keys *[]string) {
+	t.Helper()
+	keys = &[]string{}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var target struct {
+			Policy string   `json:"policy"`
+			Key    []string `json:"key"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&target)
+		*keys = append(*keys, r.URL.Path+" "+target.Policy+" "+strings.Join(target.Key, " "))
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`{"found":true}`))
+	}))
+	t.Cleanup(api.Close)
+	token := filepath.Join(t.TempDir(), "token")
+	NewWithT(t).Expect(os.WriteFile(token, []byte("secret"), 0o600)).To(Succeed())
+	return []string{"--unblock", "--address", api.URL, "--token-file", token}, keys
+}
+
+// A raise applies when it returns, ends by itself, and prune deletes it.
+func TestRaiseAndPrune(t *testing.T) {
+	g := NewWithT(t)
+	api, url := startManager(t)
+	policy := testenv.MakePolicy("shop/api-quota").Key(testenv.PrincipalPart()).Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
+	g.Expect(api.Create(t.Context(), policy)).To(Succeed())
+	check := func(key string) (status int) {
+		response, err := http.Post(url+"/v1/check", "application/json", strings.NewReader(`{"policies":["shop/api-quota"],"key":"`+key+`"}`))
+		if err != nil {
+			return 0
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	succeed := func(args ...string) string {
+		t.Helper()
+		code, out, complaint := command(t, args...)
+		g.Expect(code).To(Equal(0), complaint)
+		return out
+	}
+	g.Eventually(func() int { return check("acme") }, "30s", "50ms").Should(Equal(http.StatusTooManyRequests))
+	g.Expect(check("globex")).To(Equal(http.StatusOK))
+
+	g.Expect(succeed("exceptions", "-n", "shop")).To(Equal("No exceptions.\n"))
+	out := succeed("raise", "shop/api-quota", "acme", "--limit", "burst=3", "--for", "4h", "--reason", "launch, ticket 4711")
+	g.Expect(out).To(MatchRegexp(`^acme has burst threshold 3 until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, by RateLimitException api-quota-[0-9a-f]{10}\.\n$`))
+	g.Expect(check("acme")).To(Equal(http.StatusOK), "at once")
+	g.Expect(check("globex")).To(Equal(http.StatusTooManyRequests))
+
+	list := &v1alpha1.RateLimitExceptionList{}
+	g.Expect(api.List(t.Context(), list)).To(Succeed())
+	g.Expect(list.Items).To(HaveLen(1))
+	e := &list.Items[0]
+	g.Expect(e.Annotations).To(HaveKeyWithValue(v1alpha1.RequestedByAnnotation, "admin"))
+	g.Expect(e.Spec.Until.Time).To(BeTemporally("~", time.Now().Add(4*time.Hour), time.Minute))
+	g.Expect(succeed("exceptions", "api-quota", "-n", "shop")).To(MatchRegexp(
+		`(?m)^NAMESPACE +NAME +POLICY +KEY +CHANGE +UNTIL +STATE +REQUESTED BY +REASON\nshop +api-quota-[0-9a-f]+ +api-quota +acme +burst threshold 3 +\S+Z +in force +admin +launch, ticket 4711\n$`))
+	g.Expect(succeed("exceptions", "other", "-n", "shop")).To(Equal("No exceptions.\n"))
+
+	flags, unblocked := unblocks(t, http.StatusOK)
+	out = succeed(append([]string{"raise", "api-quota", "acme", "--limit", "burst=4", "--for", "1h", "-n", "shop"}, flags...)...)
+	g.Expect(out).To(HaveSuffix("\nLifted the block of the key.\n"))
+	g.Expect(*unblocked).To(Equal([]string{"/v1/unblock shop/api-quota acme"}))
+	g.Expect(api.List(t.Context(), list)).To(Succeed())
+	g.Expect(list.Items).To(HaveLen(1), "a second raise changes the first one")
+
+	t.Run("what fails", func(t *testing.T) {
+		g := NewWithT(t)
+		forbidden, _ := unblocks(t, http.StatusForbidden)
+		for want, args := range map[string][]string{
+			"Forbidden: 11 is more than 10":                               {"raise", "api-quota", "globex", "--limit", "burst=11", "--for", "1h"},
+			"does not accept exceptions with action Allow":                {"raise", "api-quota", "globex", "--allow", "--for", "1h"},
+			"the exception is in force, but the block of the key was not": append([]string{"raise", "api-quota", "globex", "--limit", "burst=2", "--for", "1h"}, forbidden...),
+		} {
+			code, _, complaint := command(t, append(args, "-n", "shop")...)
+			g.Expect(complaint).To(ContainSubstring(want))
+			g.Expect(code).To(Equal(1))
+		}
+	})
+
+	g.Expect(succeed("exceptions", "prune", "-A")).To(Equal("No exception has ended.\n"))
+	succeed("raise", "api-quota", "acme", "--limit", "burst=9", "--for", "2s", "-n", "shop")
+	g.Eventually(func() string { return succeed("exceptions", "-n", "shop") }, "20s").Should(MatchRegexp(` acme .* ended `))
+	g.Expect(check("acme")).To(Equal(http.StatusTooManyRequests))
+	g.Expect(succeed("exceptions", "prune", "-n", "shop", "--dry-run")).To(MatchRegexp(`^Would delete shop/api-quota-[0-9a-f]+, which ended at \S+Z\.\n$`))
+	g.Expect(succeed("exceptions", "prune", "-A")).To(MatchRegexp(`^Deleted shop/api-quota-[0-9a-f]+, which ended at \S+Z\.\n$`))
+	gone := &v1alpha1.RateLimitException{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: e.Name}}
+	g.Expect(kube.IgnoreNotFound(api.Get(t.Context(), kube.ObjectKeyFromObject(gone), gone))).To(Succeed())
+	g.Expect(succeed("exceptions", "-n", "shop")).NotTo(ContainSubstring("acme"))
+}
+
+func TestRaiseRejectsArguments(t *testing.T) {
+	for want, args := range map[string][]string{
+		"requires at least 1 arg":                         {"raise", "--for", "1h"},
+		"--for 0s: must be 1s to 90d":                     {"raise", "login", "--limit", "a=1"},
+		"must be 1s to 90d, such as --for 4h":             {"raise", "login", "--limit", "a=1", "--for", "91d"},
+		"--limit LIMIT=THRESHOLD, --burst LIMIT=BURST or": {"raise", "login", "--for", "1h"},
+		`--limit "burst": must be LIMIT=NUMBER`:           {"raise", "login", "--for", "1h", "--limit", "burst"},
+		`--burst "burst=0": must be LIMIT=NUMBER`:         {"raise", "login", "--for", "1h", "--burst", "burst=0"},
+		"--allow: not with --limit":                       {"raise", "login", "--for", "1h", "--burst", "burst=1", "--allow"},
+		"-n shop names another Namespace":                 {"raise", "bank/login", "--for", "1h", "--allow", "-n", "shop"},
+		"must be NAME or NAMESPACE/NAME":                  {"raise", "bank/login/x", "--for", "1h", "--allow"},
+		"--address: the command changes a cluster":        {"raise", "login", "--for", "1h", "--allow", "--address", "http://127.0.0.1:1"},
+		"--address: the command reads exceptions":         {"exceptions", "--address", "http://127.0.0.1:1"},
+		"accepts at most 1 arg":                           {"exceptions", "a", "b"},
+		`unknown command "x"`:                             {"exceptions", "prune", "x"},
+	} {
+		g := NewWithT(t)
+		code, out, complaint := command(t, args...)
+		g.Expect(complaint).To(ContainSubstring(want))
+		g.Expect(code).To(Equal(2), want)
+		g.Expect(out).To(BeEmpty())
+	}
+}
