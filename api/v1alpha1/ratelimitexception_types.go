@@ -107,7 +107,7 @@ const (
 
 // ExceptionBounds are the exceptions that a policy accepts.
 type ExceptionBounds struct {
-	// maxFactor bounds the numbers of exceptions: a threshold, or a burst, is at most so many times the
+	// maxFactor bounds the numbers of exceptions: a threshold, or a burst, is at most maxFactor times the
 	// largest one of that limit in the policy and its overrides. 1 to 1000. Defaults to 10.
 	//
 	// +optional
@@ -124,7 +124,7 @@ type ExceptionBounds struct {
 	Actions []ExceptionAction `json:"actions,omitzero"`
 }
 
-// RequestedByAnnotation is the user who asked for an exception, for people. The webhook accepts it only if it is the
+// RequestedByAnnotation is the user who requested an exception, for people. The webhook accepts it only if it is the
 // name of the user who sets it.
 const RequestedByAnnotation = "ratelimit.weir.dev/requested-by"
 

@@ -55,7 +55,7 @@ func newExceptionsCommand(c *connection) *cobra.Command {
 		Short: "Delete the exceptions that have ended",
 		Long: `Delete the exceptions that have ended.
 
-Weir deletes no exception: a GitOps tool would bring it back for ever. The command deletes those whose status
+Weir deletes no exception: a GitOps tool would bring it back forever. The command deletes those whose status
 reports that they have ended. Delete those in Git there.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -202,7 +202,7 @@ func (x *exceptions) list(ctx context.Context, policy string) (answer, error) {
 	})
 }
 
-// exceptionsAnswer returns the answer with the exceptions, and a text that says none if there are none.
+// exceptionsAnswer returns the answer with the exceptions; none is the text for an empty list.
 func exceptionsAnswer(all []v1alpha1.RateLimitException, none string, text func(io.Writer) error) (answer, error) {
 	if all == nil {
 		all = []v1alpha1.RateLimitException{}

@@ -199,7 +199,7 @@ func (r *raiseCommand) apply(ctx context.Context, progress io.Writer, e *v1alpha
 	}}, err
 }
 
-// userName returns the name by which the API server knows the user, or "" if it does not tell.
+// userName returns the name by which the API server knows the user, or "" if it does not serve SelfSubjectReviews.
 func (r *raiseCommand) userName(ctx context.Context) (string, error) {
 	config, err := r.restConfig()
 	if err != nil {
@@ -211,7 +211,7 @@ func (r *raiseCommand) userName(ctx context.Context) (string, error) {
 	}
 	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", nil //nolint:nilerr // the annotation is for people; what follows needs the API server, too
+		return "", nil //nolint:nilerr // the annotation is for people; the apply reports a failing API server
 	}
 	return review.Status.UserInfo.Username, nil
 }

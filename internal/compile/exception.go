@@ -19,7 +19,7 @@ import (
 const (
 	// MaxExceptionAhead is how far ahead the end of an exception may be.
 	MaxExceptionAhead = 90 * 24 * time.Hour
-	// aheadTolerance lets the clock of a caller be ahead, who asks for all of MaxExceptionAhead.
+	// aheadTolerance lets the clock of a caller be ahead that uses all of MaxExceptionAhead.
 	aheadTolerance = time.Minute
 
 	defaultMaxFactor = 10

@@ -38,7 +38,7 @@ func (all *exceptions) inForce(key quota.Key) *exception {
 	return found
 }
 
-// newExceptions returns the exceptions of the policy, or nil if there are none. It ignores exceptions that
+// newExceptions returns the exceptions of the policy, or nil for an empty set. It ignores exceptions that
 // do not fit the plan: the policy has been edited since the leader accepted them. An exception
 // keeps the variants that it had in previous, which may be nil.
 func newExceptions(p *plan.Plan, all []*plan.Exception, previous *exceptions, now func() time.Time) *exceptions {

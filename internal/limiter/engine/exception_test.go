@@ -234,7 +234,7 @@ func TestCountersStayUnderAnException(t *testing.T) {
 	}
 }
 
-// Limits that refill have one state for all exceptions of a key: a new exception is no full bucket.
+// Limits that refill have one state for all exceptions of a key: a new exception starts no full bucket.
 func TestExceptionsShareABucket(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.TokenBucket, plan.GCRA} {
 		t.Run(string(algorithm), func(t *testing.T) {

@@ -57,8 +57,8 @@ func (*exceptionValidator) ValidateDelete(context.Context, *v1alpha1.RateLimitEx
 	return nil, nil
 }
 
-// requestedByProblems returns why the annotation may not have its value: it names another user. A missing annotation may
-// be set by nobody.
+// requestedByProblems returns why the annotation may not have its value: it names another user. A missing annotation is
+// valid.
 func requestedByProblems(ctx context.Context, e *v1alpha1.RateLimitException) field.ErrorList {
 	given, found := e.Annotations[v1alpha1.RequestedByAnnotation]
 	request, err := admission.RequestFromContext(ctx)
