@@ -195,7 +195,7 @@ func (x *exceptions) list(ctx context.Context, policy string) (answer, error) {
 		t.heading("NAMESPACE", "NAME", "POLICY", "KEY", "CHANGE", "UNTIL", "STATE", "REQUESTED BY", "REASON")
 		for i := range all {
 			e := &all[i]
-			t.row(e.Namespace, e.Name, e.Spec.Policy, partsText(e.Spec.Key), changeOf(&e.Spec), e.Spec.Until.UTC().Format(time.RFC3339), stateOf(e),
+			t.row(e.Namespace, e.Name, e.Spec.Policy, partsText(e.Spec.Key), exceptionChange(&e.Spec), e.Spec.Until.UTC().Format(time.RFC3339), stateOf(e),
 				printable(e.Annotations[v1alpha1.RequestedByAnnotation]), printable(e.Spec.Reason))
 		}
 		return t.Flush()
@@ -278,8 +278,8 @@ func stateOf(e *v1alpha1.RateLimitException) string {
 	}
 }
 
-// changeOf describes what the exception changes, as in "burst threshold 2000".
-func changeOf(spec *v1alpha1.RateLimitExceptionSpec) string {
+// exceptionChange describes what the exception changes, as in "burst threshold 2000".
+func exceptionChange(spec *v1alpha1.RateLimitExceptionSpec) string {
 	if spec.Action == v1alpha1.ExceptionActionAllow {
 		return "no limits"
 	}

@@ -192,7 +192,7 @@ func (r *raiseCommand) apply(ctx context.Context, progress io.Writer, e *v1alpha
 	body, err := json.Marshal(map[string]any{
 		"policy": e.Namespace + "/" + e.Spec.Policy, "exception": e.Name, "until": e.Spec.Until.UTC().Format(time.RFC3339),
 	})
-	text := fmt.Sprintf("%s has %s until %s, by RateLimitException %s.", partsText(e.Spec.Key), changeOf(&e.Spec), e.Spec.Until.UTC().Format(time.RFC3339), e.Name)
+	text := fmt.Sprintf("%s has %s until %s, by RateLimitException %s.", partsText(e.Spec.Key), exceptionChange(&e.Spec), e.Spec.Until.UTC().Format(time.RFC3339), e.Name)
 	return answer{body: body, text: func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, text)
 		return err
