@@ -21,6 +21,7 @@
 //	kind.go                        a kind of objects, each of which compiles to a record
 //	record_controller.go           reconciling a kind other than policies
 //	ratelimitkeygroup_controller.go  the kind RateLimitKeyGroup
+//	ratelimitexception_controller.go  exceptions, judged by their policy until they end
 //	publisher.go                   Publisher, the controller's interface to the registry
 //	term.go                        TermTracker: is this process the leader?
 //	ratelimitpolicy_queue.go       what queues a policy: API events, a new term

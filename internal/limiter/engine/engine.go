@@ -135,7 +135,7 @@ func New(o Options) *Engine {
 
 		explaining: make(chan struct{}, 1),
 	}
-	o.Registerer.MustRegister(liveExceptions{e})
+	o.Registerer.MustRegister(liveExceptions{snapshot: e.Snapshot, now: e.now})
 	return e
 }
 
