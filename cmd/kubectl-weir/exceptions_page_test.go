@@ -42,7 +42,11 @@ func TestTheTaskOfExceptions(t *testing.T) {
 			var got string
 			if words[1] == "weir" {
 				code, out, complaint := command(t, words[2:]...)
-				g.Expect(code == 0).To(Equal(!strings.HasPrefix(step.output, "error: ")), step.command+"\n"+out+complaint)
+				want := exitSuccess
+				if strings.HasPrefix(step.output, "error: ") {
+					want = exitFailure
+				}
+				g.Expect(code).To(Equal(want), step.command+"\n"+out+complaint)
 				got = strings.Replace(out+complaint, "Waiting until every replica has loaded it.\n", "", 1)
 			} else {
 				out, err := exec.CommandContext(t.Context(), testenv.Kubectl(t), words[1:]...).CombinedOutput()

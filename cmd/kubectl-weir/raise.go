@@ -138,18 +138,23 @@ func (r *raiseCommand) exception(id string, key []string) (*v1alpha1.RateLimitEx
 	case numbers == 0:
 		return nil, errors.New("--limit LIMIT=THRESHOLD, --burst LIMIT=BURST or --allow must be given")
 	}
+	return e, r.setNumbers(&e.Spec)
+}
+
+// setNumbers sets the numbers of --limit and --burst.
+func (r *raiseCommand) setNumbers(spec *v1alpha1.RateLimitExceptionSpec) error {
 	set := func(flag, text string, number func(*v1alpha1.ExceptionLimit) **int64) error {
 		name, value, ok := strings.Cut(text, "=")
 		n, err := strconv.ParseInt(value, 10, 64)
 		if !ok || name == "" || err != nil || n < 1 {
 			return fmt.Errorf("%s %q: must be LIMIT=NUMBER with a number above 0, such as burst=2000", flag, text)
 		}
-		at := slices.IndexFunc(e.Spec.Limits, func(l v1alpha1.ExceptionLimit) bool { return l.Name == name })
+		at := slices.IndexFunc(spec.Limits, func(l v1alpha1.ExceptionLimit) bool { return l.Name == name })
 		if at < 0 {
-			at = len(e.Spec.Limits)
-			e.Spec.Limits = append(e.Spec.Limits, v1alpha1.ExceptionLimit{Name: name})
+			at = len(spec.Limits)
+			spec.Limits = append(spec.Limits, v1alpha1.ExceptionLimit{Name: name})
 		}
-		*number(&e.Spec.Limits[at]) = &n
+		*number(&spec.Limits[at]) = &n
 		return nil
 	}
 	var errs []error
@@ -159,7 +164,7 @@ func (r *raiseCommand) exception(id string, key []string) (*v1alpha1.RateLimitEx
 	for _, text := range r.bursts {
 		errs = append(errs, set("--burst", text, func(l *v1alpha1.ExceptionLimit) **int64 { return &l.Burst }))
 	}
-	return e, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // exceptionName returns the default name. The key is hashed, because names allow few characters and are in logs.

@@ -35,7 +35,7 @@ var (
 var _ = Describe("An exception", func() {
 	var s *subject
 	BeforeEach(func(ctx SpecContext) { s = setUp(ctx, compile.TenancyCluster) })
-	make := func(name string, threshold int64, length time.Duration) *v1alpha1.RateLimitException {
+	exception := func(name string, threshold int64, length time.Duration) *v1alpha1.RateLimitException {
 		return &v1alpha1.RateLimitException{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.policy.Namespace, Name: name},
 			Spec: v1alpha1.RateLimitExceptionSpec{
@@ -74,7 +74,7 @@ var _ = Describe("An exception", func() {
 	It("is published until it ends, and stays Ready", func(ctx SpecContext) {
 		s.apply(ctx)
 		lead(s.terms)
-		e := make("launch", 20, 3*time.Second)
+		e := exception("launch", 20, 3*time.Second)
 		Expect(api.Create(ctx, e.DeepCopy())).To(Succeed())
 		becomes(ctx, e, enforced)
 		Expect(published(e)).To(BeEquivalentTo(20))
@@ -98,7 +98,7 @@ var _ = Describe("An exception", func() {
 
 	It("waits for its policy", func(ctx SpecContext) {
 		lead(s.terms)
-		e := make("launch", 20, time.Hour)
+		e := exception("launch", 20, time.Hour)
 		Expect(api.Create(ctx, e.DeepCopy())).To(Succeed())
 		becomes(ctx, e, policyNotFound)
 		Expect(conditionOf(ctx, e, v1alpha1.ConditionStalled)).To(BeZero(), "its author need not change it")
@@ -112,7 +112,7 @@ var _ = Describe("An exception", func() {
 	It("ends when its policy no longer accepts it, and not when the policy is broken", func(ctx SpecContext) {
 		s.apply(ctx)
 		lead(s.terms)
-		e := make("launch", 50, time.Hour)
+		e := exception("launch", 50, time.Hour)
 		Expect(api.Create(ctx, e.DeepCopy())).To(Succeed())
 		becomes(ctx, e, enforced)
 		edit(ctx, s.policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches[0].When = "nonsense" })
@@ -137,7 +137,7 @@ var _ = Describe("An exception", func() {
 	It("that finds no room keeps waiting, and its warnings follow other exceptions of its key", func(ctx SpecContext) {
 		s.apply(ctx)
 		lead(s.terms)
-		e, other := make("launch", 20, time.Hour), make("other", 30, 2*time.Hour)
+		e, other := exception("launch", 20, time.Hour), exception("other", 30, 2*time.Hour)
 		Expect(api.Create(ctx, e.DeepCopy())).To(Succeed())
 		becomes(ctx, e, enforced)
 		warned := func() string { return conditionOf(ctx, e, v1alpha1.ConditionWarnings).Message }
@@ -160,7 +160,7 @@ var _ = Describe("An exception", func() {
 			r.unreachable = true
 		})
 		s.apply(ctx)
-		Expect(api.Create(ctx, make("launch", 20, time.Hour))).To(Succeed())
+		Expect(api.Create(ctx, exception("launch", 20, time.Hour))).To(Succeed())
 		lead(s.terms)
 		Eventually(ctx, s.plans.passes).Should(Equal([]int{2}), "the policy and the exception")
 		s.plans.change(func(r *registry) { r.unreachable = false })

@@ -71,20 +71,28 @@ func (f *File) readObject(ctx context.Context, o object) {
 		p := o.problem("apiVersion", unsupported(apiVersion, kind))
 		p.Suggestion = v1alpha1.GroupVersion.String()
 		f.add(p)
-	case kind == policyKind:
+	default:
+		f.readKind(ctx, o, kind)
+	}
+}
+
+// readKind reads an object of Weir.
+func (f *File) readKind(ctx context.Context, o object, kind string) {
+	switch kind {
+	case policyKind:
 		if policy := readTyped[v1alpha1.RateLimitPolicy](ctx, f, &o, kind); policy != nil {
 			f.Policies = append(f.Policies, &Policy{RateLimitPolicy: policy, object: o})
 		}
-	case kind == keyGroupKind:
+	case keyGroupKind:
 		if group := readTyped[v1alpha1.RateLimitKeyGroup](ctx, f, &o, kind); group != nil {
 			f.KeyGroups = append(f.KeyGroups, &KeyGroup{RateLimitKeyGroup: group, object: o})
 		}
-	case kind == exceptionKind:
+	case exceptionKind:
 		if exception := readTyped[v1alpha1.RateLimitException](ctx, f, &o, kind); exception != nil {
 			f.Exceptions = append(f.Exceptions, &Exception{RateLimitException: exception, object: o})
 		}
 	default:
-		p := o.problem("kind", unsupported(apiVersion, kind))
+		p := o.problem("kind", unsupported(v1alpha1.GroupVersion.String(), kind))
 		p.Suggestion = cmp.Or(spelling.Closest(kind, kinds), policyKind)
 		f.add(p)
 	}

@@ -38,7 +38,7 @@ func TestExceptionsFromFiles(t *testing.T) {
 	for name, clocked := range map[string]bool{"memory": false, "Redis": true} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			url, now := "", func() time.Time { return time.Now() }
+			url, now := "", time.Now
 			setRedis := func(time.Time) {}
 			if clocked {
 				server, clock := testenv.StartRedisWithClock(t)

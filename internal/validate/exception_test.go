@@ -30,7 +30,7 @@ spec:
 }
 
 func TestExceptions(t *testing.T) {
-	policy := strings.Split(tiers, "  overrides:")[0]
+	policy, _, _ := strings.Cut(tiers, "  overrides:")
 	for name, tc := range map[string]struct {
 		files []string
 		want  []string // the beginning of each line
@@ -69,7 +69,7 @@ func TestExceptions(t *testing.T) {
 
 func TestExceptionsAreCounted(t *testing.T) {
 	g := NewWithT(t)
-	policy := strings.Split(tiers, "  overrides:")[0]
+	policy, _, _ := strings.Cut(tiers, "  overrides:")
 	result := validate.Run(t.Context(), []validate.Source{{Name: "a.yaml", Data: []byte(policy + raised("a", time.Hour))}}, "default")
 	var out bytes.Buffer
 	g.Expect(result.Write(&out, validate.FormatText, false)).To(Succeed())

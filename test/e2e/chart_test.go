@@ -349,6 +349,28 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(log.String()).To(MatchRegexp(`"msg":"Unblocked a key",.*"user":"system:serviceaccount:[^"]+:on-call","credentialID":"JTI=[^"]+","claimedUser":"jane"`))
 	}, SpecTimeout(3*time.Minute))
 
+	It("raises one key by kubectl weir, until the exception ends", func(ctx SpecContext) {
+		// jane, an operator, and ann are values of the previous spec.
+		i.policy(ctx, "raised", hourly(1))
+		i.ready(ctx, "raised")
+		p := buildPlugin(ctx, i)
+		Expect(i.statuses(ctx, i.ask("raised", "a"), 2)).To(Equal([]int{200, 429}))
+		Expect(i.statuses(ctx, i.ask("raised", "b"), 2)).To(Equal([]int{200, 429}))
+		_, err := p.run(ctx, "ann", "raise", "raised", "a", "--limit", "hourly=2", "--for", "1h")
+		Expect(err).To(MatchError(ContainSubstring("forbidden")), "she may only inspect")
+		_, err = p.run(ctx, "jane", "raise", "raised", "a", "--limit", "hourly=11", "--for", "1h")
+		Expect(err).To(MatchError(ContainSubstring("11 is more than 10")), "by the webhook")
+
+		Expect(p.succeed(ctx, "jane", "raise", "raised", "a", "--limit", "hourly=5", "--for", "20s", "--reason", "ticket 4711")).
+			To(ContainSubstring("a has hourly threshold 5 until "))
+		Expect(i.podStatuses(ctx, i.ask("raised", "a"))).To(HaveEach(http.StatusOK), "at once")
+		Expect(i.podStatuses(ctx, i.ask("raised", "b"))).To(HaveEach(http.StatusTooManyRequests))
+		Expect(p.succeed(ctx, "jane", "exceptions")).To(MatchRegexp(`raised +a +hourly threshold 5 .* in force +jane +ticket 4711`))
+		Eventually(i.podStatuses).WithArguments(ctx, i.ask("raised", "a")).WithTimeout(30 * time.Second).Should(HaveEach(http.StatusTooManyRequests))
+		Eventually(func() string { return p.succeed(ctx, "jane", "exceptions", "prune") }).WithTimeout(30 * time.Second).
+			Should(ContainSubstring("Deleted " + i.shop + "/raised-"))
+	}, SpecTimeout(3*time.Minute))
+
 	It("serves the console by kubectl weir", func(ctx SpecContext) {
 		// jane and the console are values of the previous spec.
 		link := buildPlugin(ctx, i).console("jane")

@@ -53,7 +53,8 @@ func TestCheckException(t *testing.T) {
 		"a threshold that denies": {policy, plan.ExceptionLimit{Name: "rate", Threshold: 1}, "limits[0].threshold 1 is out of bounds"},
 		"a burst of a window":     {policy, plan.ExceptionLimit{Name: "rate", Burst: 9}, "limits[0].burst 9 is out of bounds"},
 		"a refill of centuries with an override": {
-			bucket, plan.ExceptionLimit{Name: "burst", Burst: plan.MaxThreshold},
+			bucket,
+			plan.ExceptionLimit{Name: "burst", Burst: plan.MaxThreshold},
 			"limits[0] with override slow.burst 2147483647 takes more than a hundred years to refill",
 		},
 	} {
