@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,6 +36,8 @@ const (
 	shownChanges = 20
 	// importPoll is how often an import asks whether the replicas have loaded the objects, which may be megabytes.
 	importPoll = time.Second
+	// concurrentApplies is how many objects an import applies at the same time.
+	concurrentApplies = 8
 )
 
 func newGroupsCommand(c *connection) *cobra.Command {
@@ -339,15 +342,23 @@ func (k *keyGroups) make(ctx context.Context, change *groupChange, dryRun bool) 
 	if dryRun {
 		applying.DryRun, removing.DryRun = []string{metav1.DryRunAll}, []string{metav1.DryRunAll}
 	}
+	appliers, applied := errgroup.WithContext(ctx)
+	appliers.SetLimit(concurrentApplies)
 	for _, group := range change.apply {
 		object := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": group.APIVersion, "kind": group.Kind,
 			"metadata": map[string]any{"name": group.Name, "labels": map[string]any{importedLabel: group.Spec.Group}},
 			"spec":     map[string]any{"group": group.Spec.Group, "keys": anyOf(group.Spec.Keys)},
 		}}
-		if _, err := k.resource.Apply(ctx, group.Name, object, applying); err != nil {
-			return fmt.Errorf("%s: %w", group.Name, err)
-		}
+		appliers.Go(func() error {
+			if _, err := k.resource.Apply(applied, group.Name, object, applying); err != nil {
+				return fmt.Errorf("%s: %w", group.Name, err)
+			}
+			return nil
+		})
+	}
+	if err := appliers.Wait(); err != nil {
+		return err
 	}
 	for _, name := range change.remove {
 		if err := k.resource.Delete(ctx, name, removing); err != nil {
