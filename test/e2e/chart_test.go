@@ -394,7 +394,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 
 	It("keeps policies and the CRD when it is uninstalled", func(ctx SpecContext) {
 		tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
-		Expect(kubectl(ctx, "get", "crd", definition, keyGroupDefinition, "--output=name")).NotTo(BeEmpty())
+		Expect(strings.Fields(kubectlDefinitions(ctx, "get", "--output=name"))).To(HaveLen(len(definitions)))
 		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
 		Expect(kubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=name")).NotTo(BeEmpty())
 		store := i.redis()
@@ -403,7 +403,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		By("deleting a policy and a Namespace with policies, without a finalizer in the way")
 		kubectl(ctx, "delete", "ratelimitpolicy", "exact", "--namespace", i.shop, "--timeout=10s")
 		kubectl(ctx, "delete", "namespace", i.shop, "--timeout=60s")
-		kubectl(ctx, "delete", "crd", definition, keyGroupDefinition, "--timeout=20s")
+		kubectlDefinitions(ctx, "delete", "--timeout=20s")
 	}, SpecTimeout(3*time.Minute))
 })
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,13 +21,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	release = "weir"
-	// definition and keyGroupDefinition are the names of the CRDs. Deleting them deletes all policies and key groups of the
-	// cluster.
-	definition         = "ratelimitpolicies.ratelimit.weir.dev"
-	keyGroupDefinition = "ratelimitkeygroups.ratelimit.weir.dev"
-)
+const release = "weir"
+
+// definitions are the CRDs. Deleting them deletes all objects of these kinds in the cluster.
+var definitions = []string{
+	"crd/ratelimitpolicies.ratelimit.weir.dev", "crd/ratelimitkeygroups.ratelimit.weir.dev", "crd/ratelimitexceptions.ratelimit.weir.dev",
+}
+
+// kubectlDefinitions runs kubectl with the CRDs as the objects of the command.
+func kubectlDefinitions(ctx context.Context, command string, flags ...string) string {
+	GinkgoHelper()
+	return kubectl(ctx, slices.Concat([]string{command}, definitions, flags)...)
+}
 
 // installation is a release of the chart with its own Redis, a client pod, and the
 // Namespace of a team with policies.
@@ -63,7 +69,7 @@ func (i *installation) deploy(ctx context.Context, values ...string) {
 // policies: KUBECONFIG may name a cluster in use.
 func needsClusterWithoutWeir(ctx context.Context) {
 	GinkgoHelper()
-	Expect(kubectl(ctx, "get", "crd", definition, "--ignore-not-found", "--output=name")).
+	Expect(kubectlDefinitions(ctx, "get", "--ignore-not-found", "--output=name")).
 		To(BeEmpty(), "there is a Weir on this cluster, or one has left its policies: the tests would delete them")
 }
 
@@ -73,7 +79,7 @@ func (i *installation) remove(ctx SpecContext) {
 		show(ctx, i.namespace) // before the objects are gone
 	}
 	tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--ignore-not-found", "--wait", "--timeout", "120s")
-	kubectl(ctx, "delete", "crd", definition, keyGroupDefinition, "--ignore-not-found", "--timeout=20s")
+	kubectlDefinitions(ctx, "delete", "--ignore-not-found", "--timeout=20s")
 }
 
 func (i *installation) host() string { return release + "." + i.namespace + ".svc.cluster.local" }
