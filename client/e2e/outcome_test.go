@@ -56,8 +56,15 @@ func TestMiddlewareCountsFailedRequests(t *testing.T) {
 		status   int // 0 if the server panics
 		used     int64
 	}{
-		{"correct", 200, 0}, {"correct", 200, 0}, {"correct", 200, 0}, {"correct", 200, 0},
-		{"wrong", 401, 1}, {"panic", 0, 2}, {"correct", 200, 2}, {"wrong", 401, 3}, {"correct", 429, 3},
+		{"correct", 200, 0},
+		{"correct", 200, 0},
+		{"correct", 200, 0},
+		{"correct", 200, 0},
+		{"wrong", 401, 1},
+		{"panic", 0, 2},
+		{"correct", 200, 2},
+		{"wrong", 401, 3},
+		{"correct", 429, 3},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, shop.URL+"/login", nil)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -84,8 +91,13 @@ func TestInterceptorCountsFailedCalls(t *testing.T) {
 		code    codes.Code
 		used    int64
 	}{
-		{"", codes.OK, 0}, {"", codes.OK, 0}, {"", codes.OK, 0},
-		{"none", codes.NotFound, 1}, {"", codes.OK, 1}, {"none", codes.NotFound, 2}, {"", codes.ResourceExhausted, 2},
+		{"", codes.OK, 0},
+		{"", codes.OK, 0},
+		{"", codes.OK, 0},
+		{"none", codes.NotFound, 1},
+		{"", codes.OK, 1},
+		{"none", codes.NotFound, 2},
+		{"", codes.ResourceExhausted, 2},
 	} {
 		_, err := shop.Check(ctx, &healthpb.HealthCheckRequest{Service: call.service})
 		g.Expect(status.Code(err)).To(Equal(call.code), "call %d", i)

@@ -151,10 +151,8 @@ func (x *exceptions) apply(ctx context.Context, e *v1alpha1.RateLimitException) 
 
 // await waits until the status reports that every replica applies the generation of the exception.
 func (x *exceptions) await(ctx context.Context, progress io.Writer, applied *v1alpha1.RateLimitException) error {
-	hint := time.AfterFunc(time.Second, func() { _, _ = fmt.Fprintln(progress, "Waiting until every replica has loaded it.") })
-	defer hint.Stop()
 	var ready, stalled *metav1.Condition
-	err := wait.PollUntilContextTimeout(ctx, publishPoll, publishTimeout, true, func(ctx context.Context) (bool, error) {
+	err := pollLoaded(ctx, progress, "it", publishPoll, func(ctx context.Context) (bool, error) {
 		object, err := x.client.Namespace(applied.Namespace).Get(ctx, applied.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err

@@ -44,6 +44,8 @@ func newGroupsCommand(c *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "groups",
 		Short: "List groups of keys, and import them from files",
+		Example: `  kubectl weir groups list -n shop
+  kubectl weir groups import tenants.csv --column tenant --group gold -n shop`,
 		Long: `List groups of keys, and import them from files.
 
 Overrides of policies select the keys by the name of the group. The commands use your own
@@ -378,16 +380,12 @@ func anyOf(keys []string) []any {
 
 // await waits until every replica has loaded the applied objects.
 func (k *keyGroups) await(ctx context.Context, progress io.Writer, change *groupChange) error {
-	hint := time.AfterFunc(time.Second, func() {
-		_, _ = fmt.Fprintln(progress, "Waiting until every replica has loaded them.")
-	})
-	defer hint.Stop()
 	waiting := map[string]bool{}
 	for _, group := range change.apply {
 		waiting[group.Name] = true
 	}
 	reason := "no leader has processed them"
-	err := wait.PollUntilContextTimeout(ctx, importPoll, publishTimeout, true, func(ctx context.Context) (bool, error) {
+	err := pollLoaded(ctx, progress, "them", importPoll, func(ctx context.Context) (bool, error) {
 		if len(waiting) == 0 {
 			return true, nil
 		}

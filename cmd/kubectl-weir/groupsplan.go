@@ -46,25 +46,7 @@ func (c *groupChange) isEmpty() bool { return len(c.apply)+len(c.remove) == 0 }
 // before the others are removed, so that no key leaves the group in between.
 func changeOf(namespace, group string, keys []string, existing []v1alpha1.RateLimitKeyGroup, shards int) (*groupChange, error) {
 	c := &groupChange{shards: shards}
-	imported := map[string]*v1alpha1.RateLimitKeyGroup{}
-	var before []string
-	for i := range existing {
-		o := &existing[i]
-		if o.Spec.Group != group {
-			continue
-		}
-		if o.Labels[importedLabel] != group {
-			c.foreign += len(o.Spec.Keys)
-			continue
-		}
-		imported[o.Name] = o
-		before = append(before, o.Spec.Keys...)
-		if c.shards == 0 {
-			if found := shardName.FindStringSubmatch(o.Name); found != nil {
-				c.shards, _ = strconv.Atoi(found[2])
-			}
-		}
-	}
+	imported, before := c.findImported(group, existing)
 	c.shards = cmp.Or(c.shards, (len(keys)+keysOfShard-1)/keysOfShard)
 	placed := make([][]string, c.shards)
 	for _, key := range keys {
@@ -95,6 +77,30 @@ func changeOf(namespace, group string, keys []string, existing []v1alpha1.RateLi
 	before = slices.Compact(before)
 	c.added, c.removed = missingFrom(before, keys), missingFrom(keys, before)
 	return c, nil
+}
+
+// findImported returns the objects of the group that imports have made, by name, and their keys. It counts the keys of
+// others, and keeps the number of shards unless the caller has set one.
+func (c *groupChange) findImported(
+	group string, existing []v1alpha1.RateLimitKeyGroup,
+) (imported map[string]*v1alpha1.RateLimitKeyGroup, keys []string) {
+	imported = map[string]*v1alpha1.RateLimitKeyGroup{}
+	for i := range existing {
+		o := &existing[i]
+		if o.Spec.Group != group {
+			continue
+		}
+		if o.Labels[importedLabel] != group {
+			c.foreign += len(o.Spec.Keys)
+			continue
+		}
+		imported[o.Name] = o
+		keys = append(keys, o.Spec.Keys...)
+		if found := shardName.FindStringSubmatch(o.Name); found != nil && c.shards == 0 {
+			c.shards, _ = strconv.Atoi(found[2])
+		}
+	}
+	return imported, keys
 }
 
 // shardOf returns the number of the object that has the key.

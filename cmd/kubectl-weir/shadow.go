@@ -181,12 +181,8 @@ func (p *policies) annotate(ctx context.Context, value any) error {
 
 // await waits until the status reports that every replica enforces the annotation.
 func (p *policies) await(ctx context.Context, progress io.Writer, value string) error {
-	hint := time.AfterFunc(time.Second, func() {
-		_, _ = fmt.Fprintln(progress, "Waiting until every replica has loaded it.")
-	})
-	defer hint.Stop()
 	var ready *metav1.Condition
-	err := wait.PollUntilContextTimeout(ctx, publishPoll, publishTimeout, true, func(ctx context.Context) (bool, error) {
+	err := pollLoaded(ctx, progress, "it", publishPoll, func(ctx context.Context) (bool, error) {
 		policy, err := p.get(ctx)
 		if err != nil {
 			return false, err
@@ -202,6 +198,21 @@ func (p *policies) await(ctx context.Context, progress io.Writer, value string) 
 		return fmt.Errorf("the annotation is changed, but not every replica has loaded it after %s: %s", short(publishTimeout), reason)
 	}
 	return err
+}
+
+// pollLoaded polls until the condition holds, for at most publishTimeout. After a second it prints what it waits for.
+func pollLoaded(
+	ctx context.Context, progress io.Writer, what string, interval time.Duration, condition wait.ConditionWithContextFunc,
+) error {
+	hint := time.After(time.Second)
+	return wait.PollUntilContextTimeout(ctx, interval, publishTimeout, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-hint:
+			_, _ = fmt.Fprintf(progress, "Waiting until every replica has loaded %s.\n", what)
+		default:
+		}
+		return condition(ctx)
+	})
 }
 
 // reportsShadow reports whether the summary describes a policy with the annotation.

@@ -34,8 +34,8 @@ func TestPageOfTiers(t *testing.T) {
 	for _, b := range consoleBlocks(t, "tasks/tiers.md") {
 		for _, s := range b.steps {
 			args := word.FindAllString(s.command, -1)
-			switch {
-			case args[1] == "weir":
+			switch args[1] {
+			case "weir":
 				code, out, complaint := command(t, inFolder(folder, args[2:])...)
 				g.Expect(code).To(Equal(0), complaint)
 				g.Expect(isSame(out, s.output)).To(BeTrue(), "%s printed\n%s", s.command, out)
@@ -72,6 +72,7 @@ func TestPageOfTiers(t *testing.T) {
 
 // readyGroups reports whether all key groups are ready.
 func readyGroups(t *testing.T) func() bool {
+	t.Helper()
 	return func() bool {
 		code, out, _ := command(t, "groups", "list", "-n", "shop", "-o", "json")
 		var list struct {

@@ -4,7 +4,7 @@
 package compile_test
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +42,7 @@ func TestKeyGroupRejectsWhatTheSchemaShouldHave(t *testing.T) {
 	t.Parallel()
 	many := make([]string, plan.MaxGroupKeys+1)
 	for i := range many {
-		many[i] = fmt.Sprint(i)
+		many[i] = strconv.Itoa(i)
 	}
 	for name, tc := range map[string]struct {
 		group *v1alpha1.RateLimitKeyGroup

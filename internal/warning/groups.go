@@ -115,7 +115,7 @@ func KeyGroup(group *v1alpha1.RateLimitKeyGroup, keyGroups []v1alpha1.RateLimitK
 		}
 	}
 	if !used {
-		warnings = append(warnings, fmt.Sprintf("spec.group: no override of a policy in the Namespace selects the group %s", group.Spec.Group))
+		warnings = append(warnings, "spec.group: no override of a policy in the Namespace selects the group "+group.Spec.Group)
 	}
 	return warnings
 }

@@ -38,11 +38,13 @@ func TestGroups(t *testing.T) {
 		}},
 		"a key in two groups of one override": {
 			[]v1alpha1.Override{override("a", groups("gold", "silver"))},
-			[]v1alpha1.RateLimitKeyGroup{keyGroup("g", "gold", "x"), keyGroup("s", "silver", "x")}, nil,
+			[]v1alpha1.RateLimitKeyGroup{keyGroup("g", "gold", "x"), keyGroup("s", "silver", "x")},
+			nil,
 		},
 		"a key in two objects of one group": {
 			[]v1alpha1.Override{override("a", groups("gold"))},
-			[]v1alpha1.RateLimitKeyGroup{keyGroup("g", "gold", "x"), keyGroup("h", "gold", "x")}, nil,
+			[]v1alpha1.RateLimitKeyGroup{keyGroup("g", "gold", "x"), keyGroup("h", "gold", "x")},
+			nil,
 		},
 		"keys in groups of several overrides": {
 			tiers,
@@ -73,13 +75,16 @@ func TestKeyGroup(t *testing.T) {
 		want      []string
 	}{
 		"unused": {
-			keyGroup("g", "gold", "x"), nil, []v1alpha1.RateLimitPolicy{*policyWith(override("a", groups("silver")))},
+			keyGroup("g", "gold", "x"), nil,
+			[]v1alpha1.RateLimitPolicy{*policyWith(override("a", groups("silver")))},
 			[]string{"spec.group: no override of a policy in the Namespace selects the group gold"},
 		},
 		"used": {keyGroup("g", "gold", "x"), nil, []v1alpha1.RateLimitPolicy{*tiers}, nil},
 		"its own older form, and keys of the same override": {
-			keyGroup("s", "silver", "x", "y"), []v1alpha1.RateLimitKeyGroup{keyGroup("s", "silver", "x"), keyGroup("p", "plus", "y")},
-			[]v1alpha1.RateLimitPolicy{*tiers}, nil,
+			keyGroup("s", "silver", "x", "y"),
+			[]v1alpha1.RateLimitKeyGroup{keyGroup("s", "silver", "x"), keyGroup("p", "plus", "y")},
+			[]v1alpha1.RateLimitPolicy{*tiers},
+			nil,
 		},
 		"keys of an earlier override": {
 			keyGroup("s", "silver", "e", "d", "c", "b", "a"),
@@ -88,7 +93,9 @@ func TestKeyGroup(t *testing.T) {
 			[]string{"spec.keys: also in the group gold: \"a\", \"b\", \"c\", 1 more; override best of policy p comes first and decides"},
 		},
 		"keys of a later override": {
-			keyGroup("g", "gold", "a"), []v1alpha1.RateLimitKeyGroup{keyGroup("s", "silver", "a")}, []v1alpha1.RateLimitPolicy{*tiers},
+			keyGroup("g", "gold", "a"),
+			[]v1alpha1.RateLimitKeyGroup{keyGroup("s", "silver", "a")},
+			[]v1alpha1.RateLimitPolicy{*tiers},
 			[]string{"spec.keys: also in the group silver: \"a\"; override best of policy p comes first and decides"},
 		},
 	} {

@@ -122,8 +122,15 @@ func TestRecipesCountOutcomes(t *testing.T) {
 				status   int
 				used     int64
 			}{
-				{"correct", 200, 0}, {"correct", 200, 0}, {"correct", 200, 0}, {"correct", 200, 0},
-				{"wrong", 401, 1}, {"none", 500, 2}, {"correct", 200, 2}, {"wrong", 401, 3}, {"correct", 429, 3},
+				{"correct", 200, 0},
+				{"correct", 200, 0},
+				{"correct", 200, 0},
+				{"correct", 200, 0},
+				{"wrong", 401, 1},
+				{"none", 500, 2},
+				{"correct", 200, 2},
+				{"wrong", 401, 3},
+				{"correct", 429, 3},
 			} {
 				g.Expect(get(t, client, url, "X-Account", name, "X-Password", login.password).status).To(Equal(login.status), "login %d", i)
 				g.Eventually(used, "20s").Should(Equal(budget{Used: login.used, Remaining: 3 - login.used}), "login %d", i)

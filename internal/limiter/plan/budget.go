@@ -32,7 +32,7 @@ func (u *Usage) Add(change Usage) {
 }
 
 // Minus returns the usage without the other one.
-func (u Usage) Minus(other Usage) Usage {
+func (u *Usage) Minus(other Usage) Usage {
 	return Usage{
 		Bytes: u.Bytes - other.Bytes, Policies: u.Policies - other.Policies,
 		KeyBytes: u.KeyBytes - other.KeyBytes, Exceptions: u.Exceptions - other.Exceptions,
@@ -40,7 +40,7 @@ func (u Usage) Minus(other Usage) Usage {
 }
 
 // Released reports whether the change makes any unit free.
-func (u Usage) Released() bool {
+func (u *Usage) Released() bool {
 	return u.Bytes < 0 || u.Policies < 0 || u.KeyBytes < 0 || u.Exceptions < 0
 }
 
@@ -103,7 +103,8 @@ func (b *Budgets) Shortage(namespace string, change, used, total Usage) *OverBud
 		budget Budget
 	}{{namespace, used, b.Namespace}, {"", total, b.Total}} {
 		needed, used := change.parts(), scope.used.parts()
-		for i, limit := range Usage(scope.budget).parts() {
+		budget := Usage(scope.budget)
+		for i, limit := range budget.parts() {
 			short := OverBudget{Scope: scope.name, Unit: limit.unit, Needed: needed[i].n, Used: used[i].n, Limit: limit.n}
 			if short.Needed > 0 && short.Limit > 0 && short.Used+short.Needed > short.Limit {
 				return &short
@@ -120,6 +121,6 @@ type part struct {
 }
 
 // parts returns the numbers of the units, the numbers of objects first.
-func (u Usage) parts() [4]part {
+func (u *Usage) parts() [4]part {
 	return [4]part{{UnitPolicies, u.Policies}, {UnitBytes, u.Bytes}, {UnitExceptions, u.Exceptions}, {UnitKeyBytes, u.KeyBytes}}
 }

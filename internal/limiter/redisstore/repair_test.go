@@ -54,7 +54,7 @@ func TestDebtsOfEarlierReleases(t *testing.T) {
 	key := quota.EncodeKey("k")
 	decide := func(e quota.Entry) *quota.LimitReply {
 		e.Policy, e.Key = policy, key
-		reply, err := s.Store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{e}})
+		reply, err := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{e}})
 		g.Expect(err).NotTo(HaveOccurred())
 		return &reply.Entries[0].Limits[0]
 	}

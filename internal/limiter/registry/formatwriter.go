@@ -43,7 +43,7 @@ type formatWriter struct {
 // belongs to the newest format.
 func (f *formatWriter) sync(ctx context.Context, h *header, alive []heartbeat) error {
 	if f.slot != 0 {
-		own, _, _, err := f.scripts.heartbeat(ctx, nil)
+		own, _, err := f.scripts.heartbeat(ctx, nil)
 		if err != nil {
 			return err
 		}

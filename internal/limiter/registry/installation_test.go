@@ -45,7 +45,7 @@ func TestTermIsNotTakenBesideALiveLeader(t *testing.T) {
 		c.Expect(err).NotTo(HaveOccurred())
 		return taken
 	}
-	_, _, _, err := c.scripts.heartbeat(t.Context(), &heartbeat{Owner: "old", Kind: kindLeader, Name: "first"})
+	_, _, err := c.scripts.heartbeat(t.Context(), &heartbeat{Owner: "old", Kind: kindLeader, Name: "first"})
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Expect(take("second", &header{}).holder).To(BeEmpty(), "a leader under the former name is alive")
 	c.Expect(c.scripts.leave(t.Context(), &heartbeat{Owner: "old", Kind: kindLeader, Name: "first"})).To(Succeed())

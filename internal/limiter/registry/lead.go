@@ -264,7 +264,7 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 	if l.leadership.term != 0 {
 		r = l.ownHeartbeat() // a leader without a term must not keep others from taking it
 	}
-	h, _, _, err := l.writer.scripts[0].heartbeat(ctx, r)
+	h, _, err := l.writer.scripts[0].heartbeat(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -270,7 +270,7 @@ func (c *cluster) aliveNow() ([]heartbeat, error) {
 // header reads the epoch, version and term of the registry.
 func (c *cluster) header() header {
 	c.tb.Helper()
-	h, _, _, err := c.scripts.heartbeat(c.tb.Context(), nil)
+	h, _, err := c.scripts.heartbeat(c.tb.Context(), nil)
 	c.Expect(err).NotTo(HaveOccurred())
 	return h
 }

@@ -65,15 +65,21 @@ func cutLast(text string) (before, after string) {
 	return text[:slash], strings.TrimPrefix(text[slash:], "/")
 }
 
-// heartbeat reports the process as alive, and returns the live leader of the term, nil for none, and the number of
-// processes, among which may be some that have just ended. A nil heartbeat reports none.
-func (s *scripts) heartbeat(ctx context.Context, r *heartbeat) (h header, leader *heartbeat, processes int, err error) {
+// others is what a heartbeat returns of other processes.
+type others struct {
+	leader    *heartbeat // of the term, nil if none is alive
+	processes int        // number of all; processes that have just ended may be among them
+}
+
+// heartbeat reports the process as alive, and returns the state of the registry and others. A nil heartbeat
+// reports none.
+func (s *scripts) heartbeat(ctx context.Context, r *heartbeat) (header, others, error) {
 	if r == nil {
 		return s.beat(ctx, "", nil)
 	}
 	encoded, err := json.Marshal(r)
 	if err != nil {
-		return h, nil, 0, fmt.Errorf("encode heartbeat: %w", err)
+		return header{}, others{}, fmt.Errorf("encode heartbeat: %w", err)
 	}
 	return s.beat(ctx, r.field(), encoded)
 }
@@ -82,7 +88,7 @@ func (s *scripts) heartbeat(ctx context.Context, r *heartbeat) (h header, leader
 func (s *scripts) leave(ctx context.Context, r *heartbeat) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	_, _, _, err := s.beat(ctx, r.field(), nil)
+	_, _, err := s.beat(ctx, r.field(), nil)
 	return err
 }
 
@@ -93,21 +99,20 @@ func (s *scripts) leaveAtEnd(ctx context.Context, r *heartbeat, logger *slog.Log
 	}
 }
 
-func (s *scripts) beat(
-	ctx context.Context, field string, encoded []byte,
-) (h header, leader *heartbeat, processes int, err error) {
+func (s *scripts) beat(ctx context.Context, field string, encoded []byte) (h header, o others, err error) {
 	var leaders map[string]string
 	var all int64
 	args := []any{field, encoded, lifetime.Microseconds()}
 	asked := s.clock.Local()
 	if err := s.call(ctx, callTimeout, heartbeatScript, args, &h, &leaders, &all); err != nil {
-		return h, nil, 0, err
+		return h, o, err
 	}
 	s.clock.Learn(time.UnixMicro(h.now), asked)
 	for name, report := range leaders {
-		leader = decodeHeartbeat(name, report)
+		o.leader = decodeHeartbeat(name, report)
 	}
-	return h, leader, int(all), nil
+	o.processes = int(all)
+	return h, o, nil
 }
 
 // decodeHeartbeat decodes a report. One of another release may not decode; its process is alive nevertheless.

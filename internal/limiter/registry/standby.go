@@ -34,7 +34,7 @@ func (s *Standby) Start(ctx context.Context) error {
 	defer every.Stop()
 	for {
 		// A missed heartbeat is sent again; the leader reports that Redis does not answer.
-		_, _, _, _ = scripts.heartbeat(ctx, own())
+		_, _, _ = scripts.heartbeat(ctx, own())
 		select {
 		case <-ctx.Done():
 			scripts.leaveAtEnd(ctx, own(), s.Logger)

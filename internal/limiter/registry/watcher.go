@@ -329,23 +329,23 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	}
 	w.reported = r
 	now := time.Now() //nolint:forbidigo // the age of heartbeats
-	h, leader, processes, err := w.scripts[w.at].heartbeat(ctx, r)
+	h, seen, err := w.scripts[w.at].heartbeat(ctx, r)
 	if err != nil {
 		return h, err
 	}
-	if w.survey.isDue(now, processes) || w.options.Installation.Name() == "" {
+	if w.survey.isDue(now, seen.processes) || w.options.Installation.Name() == "" {
 		alive, err := w.scripts[w.at].alive(ctx, h.now)
 		if err != nil {
 			return h, err
 		}
-		w.survey.plan(now, processes)
+		w.survey.plan(now, seen.processes)
 		w.owners = ownersAmong(alive)
 		replicas := replicasAmong(alive, w.accepts)
 		w.alive.Store(&replicas)
 		w.metrics.replicas.Set(float64(len(replicas)))
 	}
-	w.unready.Store(w.unreadyOf(leader))
-	w.live.record(now, w.liveReplicas(processes))
+	w.unready.Store(w.unreadyOf(seen.leader))
+	w.live.record(now, w.liveReplicas(seen.processes))
 	return h, nil
 }
 

@@ -228,7 +228,7 @@ func TestHeartbeatOfACrashedReplicaExpires(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced()
-	_, _, _, err := c.scripts.heartbeat(t.Context(), &heartbeat{Owner: testOwner, Kind: kindReplica, Name: "crashed", Epoch: "x/1-x"})
+	_, _, err := c.scripts.heartbeat(t.Context(), &heartbeat{Owner: testOwner, Kind: kindReplica, Name: "crashed", Epoch: "x/1-x"})
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Eventually(l.names).Should(Equal([]string{"crashed"}))
 	c.Eventually(l.names).WithTimeout(lifetime + 2*period).Should(BeEmpty())
