@@ -22,6 +22,7 @@ import (
 
 // usage returns the used and the held units of a key.
 func usage(t *testing.T, c *client.Client, policy, key string) func() []int64 {
+	t.Helper()
 	return func() []int64 {
 		d, err := c.Check(t.Context(), client.Check{Policies: []string{policy}, Key: []string{key}, Peek: true})
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
