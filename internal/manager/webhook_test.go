@@ -82,9 +82,11 @@ func configureWebhook(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	configuration, err := webhook.Configuration()
 	Expect(err).NotTo(HaveOccurred())
-	hookConfig := &configuration.Webhooks[0]
-	hookConfig.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + hook + *hookConfig.ClientConfig.Service.Path)}
-	hookConfig.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	for i := range configuration.Webhooks {
+		w := &configuration.Webhooks[i]
+		w.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + hook + *w.ClientConfig.Service.Path)}
+		w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	}
 	Expect(api.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(api.Delete, configuration)
 }

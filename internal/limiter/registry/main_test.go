@@ -66,7 +66,7 @@ func newClusterBy(tb testing.TB, connect func() (redis.UniversalClient, error)) 
 		}),
 		tb: tb, connect: connect,
 	}
-	c.SetDefaultEventuallyTimeout(10 * time.Second)
+	c.SetDefaultEventuallyTimeout(30 * time.Second) // no test is about speed
 	c.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	c.client = c.newClient()
 	c.scripts = newScripts(c.client, testPrefix, supported[0])

@@ -5,12 +5,15 @@ package v1alpha1_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -78,3 +81,27 @@ var _ = Describe("The webhook of key groups", func() {
 		Expect(received.take()).To(BeEmpty())
 	})
 })
+
+// createSampleGroups creates the sample key groups, and waits until the webhook knows them.
+func createSampleGroups(ctx SpecContext, namespace string) {
+	GinkgoHelper()
+	samples, err := filepath.Glob("../../../config/samples/keygroups/*.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(samples).NotTo(BeEmpty())
+	for _, sample := range samples {
+		group := &v1alpha1.RateLimitKeyGroup{}
+		data, err := os.ReadFile(sample)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(yaml.UnmarshalStrict(data, group)).To(Succeed())
+		group.Namespace = namespace
+		Expect(api.Create(ctx, group)).To(Succeed(), sample)
+		selecting := good(namespace, "selecting").
+			Override(v1alpha1.Override{Name: "o", Groups: []string{group.Spec.Group}, Action: v1alpha1.OverrideActionAllow}).Obj()
+		Eventually(func(g Gomega) []string {
+			received.take()
+			g.Expect(api.Create(ctx, selecting.DeepCopy(), client.DryRunAll)).To(Succeed())
+			return received.take()
+		}).WithContext(ctx).Should(BeEmpty())
+	}
+	received.take()
+}

@@ -117,6 +117,7 @@ var _ = Describe("The webhook", func() {
 		samples, err := filepath.Glob("../../../config/samples/*.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(samples).NotTo(BeEmpty())
+		createSampleGroups(ctx, namespace)
 		for _, sample := range samples {
 			data, err := os.ReadFile(sample)
 			Expect(err).NotTo(HaveOccurred())
