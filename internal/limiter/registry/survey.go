@@ -23,7 +23,7 @@ func (s *survey) isDue(now time.Time, processes int) bool {
 	if s.due.IsZero() {
 		s.due = now
 		if mean := surveyInterval(processes); mean > 0 {
-			s.due = now.Add(rand.N(2 * mean)) //nolint:gosec // a spread in time is no secret
+			s.due = now.Add(rand.N(2 * mean)) //nolint:gosec // a spread in time is not secret
 		}
 	}
 	return !now.Before(s.due)
@@ -33,7 +33,7 @@ func (s *survey) isDue(now time.Time, processes int) bool {
 func (s *survey) plan(now time.Time, processes int) {
 	s.due = now
 	if mean := surveyInterval(processes); mean > 0 {
-		s.due = now.Add(mean/2 + rand.N(mean)) //nolint:gosec // a spread in time is no secret
+		s.due = now.Add(mean/2 + rand.N(mean)) //nolint:gosec // a spread in time is not secret
 	}
 }
 
