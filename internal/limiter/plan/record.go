@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -85,14 +84,18 @@ func UsageOf(id string, size int) Usage {
 	}
 }
 
-// recordsOf returns the records of one type in the order of their IDs.
-func recordsOf[R Record](records []Record) []R {
-	var found []R
+// sortedByID returns the records in the order of their IDs, and by ID. It makes each ID once.
+func sortedByID[R Record](records []R) (sorted []R, byID map[string]R) {
+	sorted, byID = make([]R, 0, len(records)), make(map[string]R, len(records))
+	ids := make([]string, 0, len(records))
 	for _, r := range records {
-		if r, ok := r.(R); ok {
-			found = append(found, r)
-		}
+		id := r.ID()
+		ids = append(ids, id)
+		byID[id] = r
 	}
-	slices.SortFunc(found, func(a, b R) int { return cmp.Compare(a.ID(), b.ID()) })
-	return found
+	slices.Sort(ids)
+	for _, id := range ids {
+		sorted = append(sorted, byID[id])
+	}
+	return sorted, byID
 }

@@ -3,8 +3,6 @@
 
 package plan
 
-import "slices"
-
 // Snapshot is an immutable set of records with the index that finds the plans
 // of a request. A replica replaces its snapshot as a whole.
 type Snapshot struct {
@@ -29,29 +27,30 @@ type Skipped struct {
 // NewSnapshotOf returns a snapshot of records of all kinds at a revision of the registry. They must
 // have distinct IDs and must not change afterwards.
 func NewSnapshotOf(revision int64, records []Record) *Snapshot {
-	s := NewSnapshot(revision, recordsOf[*Plan](records))
-	s.groups, s.exceptions = recordsOf[*KeyGroup](records), recordsOf[*Exception](records)
+	var plans []*Plan
+	var groups []*KeyGroup
+	var exceptions []*Exception
+	for _, r := range records {
+		switch r := r.(type) {
+		case *Plan:
+			plans = append(plans, r)
+		case *KeyGroup:
+			groups = append(groups, r)
+		case *Exception:
+			exceptions = append(exceptions, r)
+		}
+	}
+	s := NewSnapshot(revision, plans)
+	s.groups, _ = sortedByID(groups)
+	s.exceptions, _ = sortedByID(exceptions)
 	return s
 }
 
 // NewSnapshot returns a snapshot of plans alone at a revision of the registry. The plans must
 // have distinct IDs and must not change afterwards.
 func NewSnapshot(revision int64, plans []*Plan) *Snapshot {
-	s := &Snapshot{
-		revision: revision,
-		plans:    make([]*Plan, 0, len(plans)),
-		byID:     make(map[string]*Plan, len(plans)),
-	}
-	ids := make([]string, 0, len(plans))
-	for _, p := range plans {
-		id := p.ID()
-		ids = append(ids, id)
-		s.byID[id] = p
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		s.plans = append(s.plans, s.byID[id])
-	}
+	s := &Snapshot{revision: revision}
+	s.plans, s.byID = sortedByID(plans)
 	s.index = newIndex(s.plans)
 	return s
 }
