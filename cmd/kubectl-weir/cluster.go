@@ -18,12 +18,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
 const (
@@ -88,6 +91,21 @@ func (c *connection) restConfig() (*rest.Config, error) {
 		return nil, errors.New("names no cluster")
 	}
 	return config, nil
+}
+
+// objects returns a client for one resource of Weir's API in the cluster. qps bounds its calls a second: 0 is the bound of
+// the library, -1 is none.
+func (c *connection) objects(resource string, qps float32) (dynamic.NamespaceableResourceInterface, error) {
+	config, err := c.restConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.QPS = qps
+	kube, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return kube.Resource(v1alpha1.GroupVersion.WithResource(resource)), nil
 }
 
 // readyPod returns the name of a ready pod that decides.

@@ -106,15 +106,11 @@ type exceptions struct {
 }
 
 func (c *connection) exceptions(namespace string) (*exceptions, error) {
-	config, err := c.restConfig()
+	objects, err := c.objects("ratelimitexceptions", 0)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, err
 	}
-	kube, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	return &exceptions{client: kube.Resource(v1alpha1.GroupVersion.WithResource("ratelimitexceptions")), namespace: namespace}, nil
+	return &exceptions{client: objects, namespace: namespace}, nil
 }
 
 // get returns all of them, those that end first at the top.

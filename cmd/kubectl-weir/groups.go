@@ -306,17 +306,12 @@ func (c *connection) keyGroups() (*keyGroups, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := c.restConfig()
+	// An import writes thousands of objects; the API server has its own flow control.
+	objects, err := c.objects("ratelimitkeygroups", -1)
 	if err != nil {
-		return nil, &failure{fmt.Errorf("--kubeconfig: %w", err)}
+		return nil, &failure{err}
 	}
-	config.QPS = -1 // an import of thousands of objects; the API server has its own flow control
-	kube, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, &failure{fmt.Errorf("--kubeconfig: %w", err)}
-	}
-	resource := kube.Resource(v1alpha1.GroupVersion.WithResource("ratelimitkeygroups")).Namespace(namespace)
-	return &keyGroups{resource: resource, namespace: namespace}, nil
+	return &keyGroups{resource: objects.Namespace(namespace), namespace: namespace}, nil
 }
 
 func (k *keyGroups) list(ctx context.Context) (all []v1alpha1.RateLimitKeyGroup, err error) {

@@ -114,18 +114,12 @@ type policies struct {
 }
 
 func (c *connection) policies(id string) (*policies, error) {
-	config, err := c.restConfig()
+	objects, err := c.objects("ratelimitpolicies", 0)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	kube, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, err
 	}
 	namespace, name := plan.SplitID(id)
-	return &policies{
-		resource: kube.Resource(v1alpha1.GroupVersion.WithResource("ratelimitpolicies")).Namespace(namespace), id: id, name: name,
-	}, nil
+	return &policies{resource: objects.Namespace(namespace), id: id, name: name}, nil
 }
 
 func (p *policies) get(ctx context.Context) (*v1alpha1.RateLimitPolicy, error) {

@@ -6,6 +6,7 @@ package controller
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -170,6 +171,11 @@ func keepTransitionTimes(old, conditions []metav1.Condition) []metav1.Condition 
 		meta.SetStatusCondition(&merged, c)
 	}
 	return merged
+}
+
+// exceptWarnings returns the conditions without Warnings, whose change alone waits for the next write.
+func exceptWarnings(conditions []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionWarnings })
 }
 
 // allConditions returns every condition that follows from the facts, but Wired.

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -54,6 +53,6 @@ func keyGroupStatus(object client.Object, f *facts) newStatus {
 // withoutWarnings returns the status without the condition Warnings, as needsWrite compares it.
 func withoutWarnings(status *v1alpha1.RateLimitKeyGroupStatus) *v1alpha1.RateLimitKeyGroupStatus {
 	rest := *status
-	rest.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionWarnings })
+	rest.Conditions = exceptWarnings(status.Conditions)
 	return &rest
 }

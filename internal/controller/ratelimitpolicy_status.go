@@ -5,10 +5,8 @@ package controller
 
 import (
 	"cmp"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -101,7 +99,7 @@ func needsWrite(was, is *v1alpha1.RateLimitPolicyStatus) bool {
 	stripped := func(s *v1alpha1.RateLimitPolicyStatus) *v1alpha1.RateLimitPolicyStatus {
 		rest := *s
 		rest.EnforcedGeneration = nil
-		rest.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionWarnings })
+		rest.Conditions = exceptWarnings(s.Conditions)
 		return &rest
 	}
 	return !equality.Semantic.DeepEqual(stripped(was), stripped(is))

@@ -84,9 +84,9 @@ func (s *PlanSizes) of(ctx context.Context, namespace string) (map[string]planSi
 	return next, nil
 }
 
-// sizeOf returns the bytes of the encoded plan, 0 if it cannot be encoded.
-func sizeOf(p *plan.Plan) int {
-	data, err := plan.Encode(p)
+// sizeOf returns the bytes of the encoded record, 0 if it cannot be encoded.
+func sizeOf(r plan.Record) int {
+	data, err := plan.Encode(r)
 	if err != nil {
 		return 0
 	}

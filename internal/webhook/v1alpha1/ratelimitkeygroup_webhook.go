@@ -86,13 +86,7 @@ func (v *keyGroupValidator) budgetWarnings(compiled *plan.KeyGroup, groups []v1a
 }
 
 // usageOf returns what the key group needs of the budgets.
-func usageOf(group *plan.KeyGroup) plan.Usage {
-	data, err := plan.Encode(group)
-	if err != nil {
-		return plan.Usage{}
-	}
-	return plan.UsageOf(group.ID(), len(data))
-}
+func usageOf(group *plan.KeyGroup) plan.Usage { return plan.UsageOf(group.ID(), sizeOf(group)) }
 
 // groupWarnings warns of the groups that overrides of the policy select.
 func (v *Validator) groupWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {
