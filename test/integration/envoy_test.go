@@ -50,9 +50,17 @@ func socket(t *testing.T, address string) string {
 	return text
 }
 
-// printed returns a configuration of Envoy as printed, with the addresses of this world and the
-// further replacements in pairs.
+// printed is a printed configuration with the addresses of the world and more time for Weir: on a busy machine a
+// request would be admitted without it.
 func (w *world) printed(t *testing.T, config string, pairs ...string) string {
+	t.Helper()
+	return strings.NewReplacer(": 0.1s", ": 60s", "connect_timeout: 0.25s", "connect_timeout: 20s",
+		"timeout: 1s", "timeout: 60s").Replace(w.withAddresses(t, config, pairs...))
+}
+
+// withAddresses is a printed configuration with the addresses of the world in place of the Services', and with the
+// further replacements in pairs.
+func (w *world) withAddresses(t *testing.T, config string, pairs ...string) string {
 	t.Helper()
 	upstream := regexp.MustCompile(`\{address: (shop.shop|models.ai).svc, port_value: 8080}`)
 	NewWithT(t).Expect(config).To(MatchRegexp(upstream.String()))

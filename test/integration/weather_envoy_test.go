@@ -123,7 +123,7 @@ func (w *weather) startFront(name, config string, c climate) {
 	if c.tls {
 		pairs = append(pairs, w.mtls.transport(w.t)...)
 	}
-	g := &front{filter: name, admin: startEnvoy(w.t, world, world.printed(w.t, config, pairs...))}
+	g := &front{filter: name, admin: startEnvoy(w.t, world, world.withAddresses(w.t, config, pairs...))}
 	w.fronts = append(w.fronts, g)
 	g.traffic = startTraffic(w.t, world.proxy)
 	NewWithT(w.t).Eventually(func() bool {
