@@ -50,7 +50,7 @@ func (d *decision) use(call *quota.Call) {
 		d.entries = append(d.entries, entry{
 			Entry: e, peek: e.Peek, hashes: &d.store.hashes, id: of, shard: &d.store.shards[shard],
 		})
-		if last := &d.entries[i]; e.Policy.MaxOpen() > 0 {
+		if last := &d.entries[i]; e.Policy.KeepsHolds() {
 			last.holdsID = d.store.hashes.state(e.Policy.HoldsName())
 		}
 	}

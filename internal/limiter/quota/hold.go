@@ -33,7 +33,29 @@ const (
 	Renew
 	// Charge spends the cost. With an ID it does so once in ChargeMemory.
 	Charge
+	// TakeSlice takes a hold with the ID for Entry.TTL, of at most the cost, see Slices. If the hold is open already,
+	// the call repeats an earlier one and changes nothing.
+	TakeSlice
 )
+
+// Slices are the rules by which replicas take slices. A slice is a hold of units of a key that one replica spends by
+// itself, and commits. The zero value allows none.
+//
+// A slice has at most the cost of its TakeSlice, MaxPercent of the smallest quota less what all slices of the key hold,
+// and half of what every limit has left. It has at least SmallestSlice units, so that the last units of a
+// quota are decided one by one.
+type Slices struct {
+	// MaxPercent is the most that all slices of a key hold, in percent of the smallest quota, 1 to 50.
+	MaxPercent int64
+	// MaxAge is how long a replica may spend from a slice.
+	MaxAge time.Duration
+}
+
+// SmallestSlice is the smallest number of units of a slice.
+const SmallestSlice = 8
+
+// Allowed reports whether replicas may take slices.
+func (s Slices) Allowed() bool { return s.MaxPercent > 0 }
 
 // ChargeMemory is how long the ID of a charge is remembered.
 const ChargeMemory = 10 * time.Minute
@@ -49,7 +71,7 @@ type HoldOutcome int
 const (
 	// HoldNone is the outcome of a Check, of a denied Reserve and of a Charge that spent its cost.
 	HoldNone HoldOutcome = iota
-	// HoldTaken means that the call took the hold.
+	// HoldTaken means that the call took the hold. After a TakeSlice, EntryReply.Estimate has its units.
 	HoldTaken
 	// HoldFound means that the hold was open. A Commit has ended it, a Renew has moved its end, a
 	// Reserve has left it unchanged.
@@ -58,7 +80,8 @@ const (
 	// was remembered. Nothing has changed.
 	HoldMissing
 	// HoldsFull means that a Reserve was denied because as many holds are open as the policy allows, or
-	// because an earlier hold with its ID has ended and is not spent yet.
+	// because an earlier hold with its ID has ended and is not spent yet; or that a TakeSlice found too few free
+	// units, a block, or such an earlier hold.
 	HoldsFull
 )
 

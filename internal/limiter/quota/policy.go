@@ -70,6 +70,9 @@ type Settings struct {
 	// MaxOpen is the most holds that a key may have at a time. 0 takes none. Policies that count
 	// attempts, and policies with a Suppressed limit, must take none.
 	MaxOpen int64
+	// Slices lets replicas take units of a key in advance. A policy with MaxOpen must have none, nor a policy that
+	// must not have MaxOpen, or whose limits start blocks or are Concurrency.
+	Slices Slices
 }
 
 // Policy is one variant of a policy, prepared for many calls: a set of limits of the
@@ -101,6 +104,7 @@ type family struct {
 	onCommit    bool // commits start blocks, denials do not
 	requestable bool
 	maxOpen     int64
+	slices      Slices
 	// keepSpent is the longest time for which a limit of any variant needs what is spent.
 	keepSpent time.Duration
 	// bounds are the bounds of the states by name, over all variants without requested limits.
@@ -122,11 +126,11 @@ func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
 // bucket share a state, so that one key may use different variants in turn.
 func NewVariants(s Settings, variants ...[]Limit) []*Policy {
 	f := &family{
-		id: s.ID, attempts: s.Attempts, shadow: s.Shadow, onCommit: s.BlockOnCommit, requestable: s.Requestable, maxOpen: s.MaxOpen,
+		id: s.ID, attempts: s.Attempts, shadow: s.Shadow, onCommit: s.BlockOnCommit, requestable: s.Requestable, maxOpen: s.MaxOpen, slices: s.Slices,
 	}
 	f.bounds = map[string]stateBounds{}
 	f.stateNames = []string{BlockName(s.ID)}
-	if s.MaxOpen > 0 {
+	if s.MaxOpen > 0 || s.Slices.Allowed() {
 		f.stateNames = append(f.stateNames, HoldsName(s.ID))
 	}
 	for _, limits := range variants {

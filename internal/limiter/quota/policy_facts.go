@@ -71,10 +71,29 @@ func (p *Policy) HoldsName() string { return HoldsName(p.id) }
 
 // SettlesHolds reports whether calls for the variant spend the holds that have ended. A requested
 // limit may have a state of its own, in which a caller could hide them.
-func (p *Policy) SettlesHolds() bool { return p.TakesReservations() && p.requested < 0 }
+func (p *Policy) SettlesHolds() bool { return p.KeepsHolds() && p.requested < 0 }
 
 // TakesReservations reports whether the policy takes reservations.
 func (p *Policy) TakesReservations() bool { return p.maxOpen > 0 }
+
+// TakesSlices reports whether replicas may take slices.
+func (p *Policy) TakesSlices() bool { return p.slices.Allowed() }
+
+// SliceAge returns how long a replica may spend from a slice.
+func (p *Policy) SliceAge() time.Duration { return p.slices.MaxAge }
+
+// MostSliced returns the most units that all slices of a key may hold.
+func (p *Policy) MostSliced() int64 {
+	smallest := p.limits[0].Quota
+	for i := range p.limits {
+		smallest = min(smallest, p.limits[i].Quota)
+	}
+	// Divided first, since a quota may be large.
+	return smallest/100*p.slices.MaxPercent + smallest%100*p.slices.MaxPercent/100
+}
+
+// KeepsHolds reports whether a key may have holds: of reservations, or slices.
+func (p *Policy) KeepsHolds() bool { return p.TakesReservations() || p.TakesSlices() }
 
 // TakesHold reports whether an entry with that action takes a hold, and does not spend its cost.
 func (p *Policy) TakesHold(a Action) bool { return a == Reserve && p.TakesReservations() }

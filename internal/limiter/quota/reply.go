@@ -58,7 +58,7 @@ type EntryReply struct {
 	// BlockedBy names the limit that started the block.
 	BlockedBy string
 	// Hold is what the entry did with a hold or a charge, and Estimate the units of the hold that
-	// it found.
+	// it found, or of the slice that it took.
 	Hold     HoldOutcome
 	Estimate int64
 	// Held and Open are the units and the number of the holds of the key after the call.

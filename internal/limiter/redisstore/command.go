@@ -38,7 +38,7 @@ func (s *Store) newCommand(of *programs, runs ...run) command {
 		for i := range entries {
 			p := preparedOf(entries[i].Policy)
 			c.algorithms |= p.algorithms
-			if p.TakesReservations() || entries[i].Action != quota.Check {
+			if p.KeepsHolds() || entries[i].Action != quota.Check {
 				c.algorithms |= holdsBit
 			}
 			capacity += len(r.calls)*(len(p.keys)+2) + len(p.args) + 4
@@ -198,9 +198,14 @@ func (c *command) addEntries(entries []quota.Entry, dryRun bool) {
 		if holdsAnew(e) {
 			c.args = append(c.args, e.TTL.Milliseconds())
 		}
+		if e.Action == quota.TakeSlice {
+			c.args = append(c.args, p.MostSliced())
+		}
 		c.args = append(c.args, p.argumentsAt(c.now)...)
 	}
 }
 
 // holdsAnew reports whether the entry holds for its TTL from now.
-func holdsAnew(e *quota.Entry) bool { return e.Action == quota.Reserve || e.Action == quota.Renew }
+func holdsAnew(e *quota.Entry) bool {
+	return e.Action == quota.Reserve || e.Action == quota.Renew || e.Action == quota.TakeSlice
+}

@@ -111,7 +111,7 @@ local function spend(entry, denied)
   entry.began = false
   if entry.peek or entry.dry_run or entry.verdict == VERDICT_BLOCKED or entry.repeats then return end
   if entry.undeniable then
-    local spent = holds.change(entry)
+    local spent = holds.change(entry, live_block)
     entry.began = spent and not entry.known
     if spent and entry.on_commit and entry.action ~= ACTION_CHARGE and live_block(entry) < 0 then
       start_block(entry, is_full)
@@ -122,7 +122,8 @@ local function spend(entry, denied)
   if not entry.reserves then
     spend_limits(entry, passes)
   elseif passes then
-    holds.take(entry)
+    holds.take(entry, entry.cost)
+    if entry.list_key then list_state(entry) end -- the hold keeps the state longer
     entry.began = not entry.known
   end
   if entry.has_blocks and not entry.on_commit and not entry.admitted then start_block(entry, denies) end

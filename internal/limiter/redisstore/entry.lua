@@ -6,7 +6,8 @@
 --          key with the number of blocks, if there are several lengths, [the key of a charge, if ENTRY_REMEMBERS]
 -- ARGV     per entry what the calls have in common:
 --            flags and the action (see protocol.go),
---            [how long to hold (ms), if the action is reserve or renew],
+--            [how long to hold (ms), if the action is reserve, renew or slice],
+--            [the most units that all slices hold, if the action is slice],
 --            [keep (ms), keep_units if ENTRY_LOG], [index of the listed limit if ENTRY_LISTED],
 --            [keep_after_end (ms), the most open holds if ENTRY_HOLDS],
 --            number of limits, then per limit
@@ -56,13 +57,15 @@ local function prepare_entry()
     action = bit.rshift(flags, ENTRY_ACTION_BITS),
     limits = {},
   }
-  entry.reserves = entry.action == ACTION_RESERVE and entry.keeps_holds
   entry.undeniable = entry.action > ACTION_RESERVE -- commits, renews or charges
   entry.has_block = entry.action ~= ACTION_COMMIT or entry.on_commit
-  if entry.action == ACTION_RESERVE or entry.action == ACTION_RENEW then entry.ttl = next_number() end
+  local action = entry.action
+  if action == ACTION_RESERVE or action == ACTION_RENEW or action == ACTION_SLICE then entry.ttl = next_number() end
+  if action == ACTION_SLICE then entry.most_sliced = next_number() end
   if band(flags, ENTRY_LOG) ~= 0 then entry.keep, entry.keep_units = next_number(), next_number() end
   if entry.has_list then entry.listed = next_number() end
   if entry.keeps_holds then entry.keep_after_end, entry.max_open = next_number() * 1000, next_number() end
+  entry.reserves = action == ACTION_RESERVE and entry.keeps_holds and entry.max_open > 0
   for i = 1, next_number() do entry.limits[i] = prepare_limit(entry) end
   return entry
 end

@@ -1,4 +1,4 @@
--- hold: the holds of a key, which are the estimates of its open reservations. A program has it
+-- hold: the holds of a key, which are the estimates of its open reservations, or its slices. A program has it
 -- if one of its entries keeps holds, or commits, renews or charges.
 --
 -- KEYS     per entry that keeps holds, after its block and its list
@@ -82,7 +82,7 @@ new_holds = function()
     entry.holds_changed = false
     if entry.keeps_holds then read_summary(entry) end
     local action = entry.action
-    if action >= ACTION_RESERVE and action <= ACTION_RENEW then entry.id = next_call_string() end
+    if action ~= ACTION_CHECK and action ~= ACTION_CHARGE then entry.id = next_call_string() end
   end
 
   -- Whether a window that ends with the millisecond `last` ends after a hold.
@@ -278,11 +278,26 @@ new_holds = function()
     return entry.until_time - entry.keep_after_end - server_time()
   end
 
-  -- Holds the cost.
-  function holds.take(entry)
+  -- Holds the units.
+  function holds.take(entry, units)
     local ends = extend(entry)
-    put_hold(entry, entry.id, entry.cost, ends)
-    entry.held_units, entry.outcome = entry.held_units + entry.cost, HOLD_TAKEN
+    put_hold(entry, entry.id, units, ends)
+    entry.held_units, entry.outcome = entry.held_units + units, HOLD_TAKEN
+  end
+
+  -- Takes a slice of at most the cost. Returns whether it did.
+  local function take_slice(entry, is_there)
+    local units, held = min(entry.cost, entry.most_sliced - entry.held_units), entry.held_units
+    for _, limit in ipairs(entry.limits) do
+      units = min(units, floor((limit.quota - limit.used - held) / 2))
+    end
+    if is_there or units < HOLD_SMALLEST_SLICE then
+      entry.outcome = HOLD_FULL
+      return false
+    end
+    entry.estimate = units
+    holds.take(entry, units)
+    return true
   end
 
   -- Spends the cost, whatever the limits admit. Returns whether a limit records it.
@@ -313,10 +328,14 @@ new_holds = function()
     return false
   end
 
-  -- Commits, renews or charges. Returns whether it spent units.
-  function holds.change(entry)
+  -- Commits, renews, charges or takes a slice. Returns whether it spent units or took a slice. live_block is the
+  -- function of decide.lua.
+  function holds.change(entry, live_block)
     local action, is_open, is_there = entry.action, false, false
     if action ~= ACTION_CHARGE then is_open, is_there = find_hold(entry) end
+    if action == ACTION_SLICE then
+      return not is_open and take_slice(entry, is_there or live_block(entry) >= 0)
+    end
     if is_open then
       if action == ACTION_RENEW then return renew(entry) end
       remove_hold(entry, entry.id, entry.estimate)

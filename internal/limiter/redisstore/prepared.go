@@ -63,7 +63,7 @@ func (p *prepared) prepareFlags() {
 		{entryOnCommit, p.BlocksOnCommit()},
 		{entryListed, p.OwnState() >= 0},
 		{entryEnlarges, p.Enlarges()},
-		{entryHolds, p.TakesReservations()},
+		{entryHolds, p.KeepsHolds()},
 		{entrySettles, p.SettlesHolds()},
 	} {
 		if f.isSet {

@@ -43,7 +43,7 @@ const (
 	entryListed                // the state of a limit is in a list
 	entryLargest               // the log has a key for the largest threshold that it serves
 	entryEnlarges              // the variant has a larger threshold than the policy
-	entryHolds                 // the policy takes reservations
+	entryHolds                 // keys may have holds
 	entrySettles               // settles the holds that have ended
 	entryRemembers             // remembers a charge
 	entryOnCommit              // commits start the blocks, denials do not
@@ -89,7 +89,7 @@ var constants = map[string]any{
 	"ENTRY_REMEMBERS": entryRemembers, "ENTRY_ON_COMMIT": entryOnCommit, "ENTRY_ACTION_BITS": entryActionBits,
 
 	"ACTION_CHECK": int(quota.Check), "ACTION_RESERVE": int(quota.Reserve), "ACTION_COMMIT": int(quota.Commit),
-	"ACTION_RENEW": int(quota.Renew), "ACTION_CHARGE": int(quota.Charge),
+	"ACTION_RENEW": int(quota.Renew), "ACTION_CHARGE": int(quota.Charge), "ACTION_SLICE": int(quota.TakeSlice),
 
 	"VERDICT_ADMITTED": int(quota.Admitted), "VERDICT_DENIED": int(quota.Denied), "VERDICT_BLOCKED": int(quota.Blocked),
 	"VERDICT_TRIPPED": int(quota.Tripped),
@@ -102,7 +102,7 @@ var constants = map[string]any{
 	"HOLD_NONE": int(quota.HoldNone), "HOLD_TAKEN": int(quota.HoldTaken), "HOLD_FOUND": int(quota.HoldFound),
 	"HOLD_MISSING": int(quota.HoldMissing), "HOLD_FULL": int(quota.HoldsFull),
 
-	"HOLD_MOST_SETTLED": quota.MostSettled, "HOLD_CHARGE_MEMORY": quota.ChargeMemory.Milliseconds(),
+	"HOLD_MOST_SETTLED": quota.MostSettled, "HOLD_SMALLEST_SLICE": quota.SmallestSlice, "HOLD_CHARGE_MEMORY": quota.ChargeMemory.Milliseconds(),
 }
 
 var constantName = regexp.MustCompile(`\b(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD)_[A-Z_]+\b`)

@@ -25,7 +25,7 @@ func (s *Store) Reset(ctx context.Context, policy *quota.Policy, key quota.Key) 
 // recordNames returns the names of the keys in which scripts record facts about the states of the policy.
 func recordNames(policy *quota.Policy) []string {
 	names := slices.Clone(policy.EscalationNames())
-	if policy.TakesReservations() {
+	if policy.KeepsHolds() {
 		names = append(names, holdSetName(policy.ID()))
 	}
 	if policy.IsRequestable() {

@@ -77,7 +77,7 @@ func (e *Entry) spend(r *quota.EntryReply, denied bool) {
 	case !e.Policy.TakesHold(e.Action):
 		writes = e.spendLimits(passes)
 	case passes:
-		e.takeHold()
+		e.takeHold(e.Cost)
 		r.Hold, writes = quota.HoldTaken, true
 	}
 	if r.Verdict == quota.Denied && e.Policy.StartsBlocks() && e.startBlock(r, e.mayStartBlock) {
@@ -135,7 +135,7 @@ func (e *Entry) mayStartBlock(r *quota.EntryReply, i int) bool {
 	return !r.Limits[i].Admits && !r.Limits[i].Shed && !e.waitsForHolds(r, i)
 }
 
-// changeAndBlock commits, renews or charges, starts the block of a commit, and reports whether it spent units.
+// changeAndBlock does what change does, starts the block of a commit, and reports whether it wrote.
 func (e *Entry) changeAndBlock(r *quota.EntryReply) (spent bool) {
 	spent = e.change(r)
 	if spent && e.commitMayBlock() {

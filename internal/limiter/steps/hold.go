@@ -38,13 +38,13 @@ func (e *Entry) admitRepeated(r *quota.EntryReply) {
 	}
 }
 
-// takeHold holds the cost.
-func (e *Entry) takeHold() {
+// takeHold holds the units.
+func (e *Entry) takeHold(units int64) {
 	if e.Holds == nil {
 		e.Holds = newHoldSet()
 	}
 	end := e.Now + e.TTL.Microseconds()
-	e.Holds.add(e.ID, e.Cost, end)
+	e.Holds.add(e.ID, units, end)
 	e.extend(end)
 }
 
@@ -59,10 +59,34 @@ func (e *Entry) extend(end int64) {
 	}
 }
 
-// change commits, renews or charges, and reports whether it spent units.
+// takeSlice takes a slice, and reports whether it did. found is the hold with its ID, or nil.
+func (e *Entry) takeSlice(r *quota.EntryReply, found *hold) (taken bool) {
+	held := e.Holds.Units()
+	units := min(e.Cost, e.Policy.MostSliced()-held)
+	for i := range e.Policy.Limits() {
+		if free := e.limit(i).Quota - e.used(i) - held; free < 2*units {
+			units = free / 2
+		}
+	}
+	_, _, blocked := e.Block()
+	if found != nil || blocked || units < quota.SmallestSlice {
+		r.Hold = quota.HoldsFull
+		return false
+	}
+	e.takeHold(units)
+	r.Hold, r.Estimate = quota.HoldTaken, units
+	return true
+}
+
+// change commits, renews, charges or takes a slice, and reports whether it spent units or took a slice.
 func (e *Entry) change(r *quota.EntryReply) (spent bool) {
 	found, isOpen := e.Holds.find(e.ID, e.Now)
 	switch {
+	case isOpen && e.Action == quota.TakeSlice:
+		r.Hold, r.Estimate = quota.HoldFound, found.units
+		return false
+	case e.Action == quota.TakeSlice:
+		return e.takeSlice(r, found)
 	case isOpen && e.Action == quota.Renew:
 		r.Hold, r.Estimate = quota.HoldFound, found.units
 		end := e.Now + e.TTL.Microseconds()

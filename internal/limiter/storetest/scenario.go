@@ -20,7 +20,7 @@ import (
 // give:
 //
 //	start DATE
-//	policy NAME [attempts] [shadow] [reservations] [blockOnCommit]
+//	policy NAME [attempts] [shadow] [reservations] [slices] [blockOnCommit]
 //	  limit NAME ALGORITHM THRESHOLD/WINDOW|PERIOD@ZONE [burst N] [bucket DURATION] [block DURATION] [blocks DURATION,.../DURATION] [reached]
 //	at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] [ACTION] -> allow|deny|blocked|blocks [LIMIT: FACT VALUE ...]
 //	at TIME reset|block DURATION|unblock POLICY [key KEY]
@@ -31,9 +31,10 @@ import (
 //   - PERIOD@ZONE is a calendar.
 //   - FACT is used, remaining, retryAfter, remainingAfterWaiting, resetAfter, suppression or waits.
 //     LIMIT is POLICY/LIMIT, or just LIMIT with one POLICY. Facts of the holds of the key are hold
-//     (none, taken, found, missing, full), held, open, settled and cut.
-//   - ACTION is reserve ID for DURATION, commit ID, commit-or-charge ID, renew ID for DURATION or
-//     charge ID.
+//     (none, taken, found, missing, full), units (of the hold that was found, or of the slice), held, open, settled
+//     and cut.
+//   - ACTION is reserve ID for DURATION, commit ID, commit-or-charge ID, renew ID for DURATION,
+//     charge ID or slice ID for DURATION. slices are 20 percent.
 //   - Without POLICY a check uses the last policy above it.
 //   - deny: a limit denied the check. blocked: the key had a live block. blocks: a commit started one.
 //   - draw is the caller's random number, 0 (never shed, the default) to just below 1.
@@ -128,6 +129,7 @@ func factsOf(l quota.Limit, e *quota.EntryReply, r *quota.LimitReply) map[string
 		"suppression":           strconv.FormatFloat(r.Suppression, 'f', 2, 64),
 		"waits":                 strconv.FormatBool(r.WaitsForHolds),
 		"hold":                  holdOutcomes[e.Hold],
+		"units":                 strconv.FormatInt(e.Estimate, 10),
 		"held":                  strconv.FormatInt(e.Held, 10),
 		"open":                  strconv.FormatInt(e.Open, 10),
 		"settled":               strconv.FormatInt(e.Settled, 10),

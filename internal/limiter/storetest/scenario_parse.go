@@ -38,6 +38,7 @@ type scenarioPolicy struct {
 	name             string
 	attempts, shadow bool
 	reservations     bool
+	slices           bool
 	blockOnCommit    bool
 	limits           []quota.Limit
 }
@@ -46,6 +47,9 @@ func (p *scenarioPolicy) prepare() *quota.Policy {
 	settings := quota.Settings{ID: "test/" + p.name, Attempts: p.attempts, Shadow: p.shadow, BlockOnCommit: p.blockOnCommit}
 	if p.reservations {
 		settings.MaxOpen = 3
+	}
+	if p.slices {
+		settings.Slices = quota.Slices{MaxPercent: 20, MaxAge: time.Second}
 	}
 	return quota.NewVariants(settings, p.limits)[0]
 }
@@ -70,6 +74,7 @@ func (p *scenarioParser) line(line string) error {
 			policy.attempts = policy.attempts || w == "attempts"
 			policy.shadow = policy.shadow || w == "shadow"
 			policy.reservations = policy.reservations || w == "reservations"
+			policy.slices = policy.slices || w == "slices"
 			policy.blockOnCommit = policy.blockOnCommit || w == "blockOnCommit"
 		}
 		p.policies[policy.name] = policy // a second definition is an edit
@@ -177,6 +182,7 @@ func (p *scenarioParser) action(line string, words []string) (err error) {
 
 var scenarioActions = map[string]quota.Action{
 	"reserve": quota.Reserve, "renew": quota.Renew, "commit": quota.Commit, "commit-or-charge": quota.CommitOrCharge, "charge": quota.Charge,
+	"slice": quota.TakeSlice,
 }
 
 // checkWords reads the words of a check after its time.
@@ -197,7 +203,7 @@ func (s *step) checkWords(words []string) (key string, entry quota.Entry, names 
 			s.call.Draw = uint32(share * (1 << 32))
 		case "peek":
 			entry.Peek = true
-		case "reserve", "renew", "commit", "commit-or-charge", "charge":
+		case "reserve", "renew", "commit", "commit-or-charge", "charge", "slice":
 			entry.Action, entry.ID = scenarioActions[words[i]], words[i+1]
 			if i++; i+2 < len(words) && words[i+1] == "for" {
 				entry.TTL, err = time.ParseDuration(words[i+2])

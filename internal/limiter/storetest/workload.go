@@ -29,8 +29,8 @@ type Workload struct {
 type Features struct {
 	// Substitutes is true if calls may need another key or limit, see quota.Substitution.
 	Substitutes bool
-	// Holds is true if policies may take reservations, and calls may reserve, commit, renew and
-	// charge.
+	// Holds is true if policies may take reservations or slices, and calls may reserve, commit, renew, charge and take
+	// slices.
 	Holds bool
 }
 
@@ -90,6 +90,10 @@ func (w *Workload) randomPolicy(i int) []*quota.Policy {
 			addRoom(variants, manyHolds)
 		}
 	}
+	if m.holds && fitForSlices(variants) && w.Rand.IntN(2) == 0 {
+		settings.MaxOpen, settings.BlockOnCommit, settings.Slices = 0, false, quota.Slices{MaxPercent: 1 + w.Rand.Int64N(50), MaxAge: time.Second}
+		addRoom(variants, manyHolds)
+	}
 	policies := quota.NewVariants(settings, variants...)
 	if settings.Requestable {
 		for range 1 + w.Rand.IntN(20) {
@@ -103,6 +107,15 @@ func (w *Workload) randomPolicy(i int) []*quota.Policy {
 
 // manyHolds are more than a summary of holds has, and more than one call settles.
 const manyHolds = 100
+
+// fitForSlices reports whether the limits may have slices.
+func fitForSlices(variants [][]quota.Limit) bool {
+	return !slices.ContainsFunc(variants, func(limits []quota.Limit) bool {
+		return slices.ContainsFunc(limits, func(l quota.Limit) bool {
+			return l.Algorithm == quota.Concurrency || l.Block > 0 || l.Escalation != nil
+		})
+	})
+}
 
 // addRoom makes room for units in all limits.
 func addRoom(variants [][]quota.Limit, units int64) {
@@ -270,12 +283,16 @@ func (w *Workload) nextCheck(e *quota.Entry) {
 	}
 }
 
-// nextChange makes the entry a commit, a renew or a charge.
+// nextChange makes the entry a commit, a renew, a charge or the take of a slice.
 func (w *Workload) nextChange(e *quota.Entry) {
 	for e.Policy.Fallback() != nil {
 		e.Policy = e.Policy.Fallback()
 	}
 	e.Action = quota.Commit + quota.Action(w.Rand.IntN(4))
+	if e.Policy.TakesSlices() && w.Rand.IntN(2) == 0 {
+		e.Action, e.Cost = quota.TakeSlice, 1+w.Rand.Int64N(60)
+		return
+	}
 	if e.Cost = w.Rand.Int64N(6); w.Rand.IntN(30) == 0 {
 		e.Cost = 1_000_000_000 // more than a debt may be, and exact in a double
 	}
@@ -351,8 +368,8 @@ func Describe(call *quota.Call) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "denied=%v draw=%d", call.Denied, call.Draw)
 	for _, e := range call.Entries {
-		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v action %v id %s ttl %v most %d attempts %v shadow %v on commit %v requested %v %+v",
-			e.Policy.ID(), e.Key, e.Cost, e.Peek, e.OnlyKnown, e.Action, e.ID, e.TTL, e.Policy.MaxOpen(),
+		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v action %v id %s ttl %v most %d sliced %d attempts %v shadow %v on commit %v requested %v %+v",
+			e.Policy.ID(), e.Key, e.Cost, e.Peek, e.OnlyKnown, e.Action, e.ID, e.TTL, e.Policy.MaxOpen(), e.Policy.MostSliced(),
 			e.Policy.CountsAttempts(), e.Policy.IsShadow(), e.Policy.BlocksOnCommit(), e.Policy.Fallback() != nil, e.Policy.Limits())
 	}
 	return b.String()
