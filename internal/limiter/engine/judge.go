@@ -188,7 +188,7 @@ func (o *operations) denyByVerdicts(d *limiter.Decision) {
 		if r.Hold == quota.HoldsFull {
 			d.RetryAfter = max(d.RetryAfter, quota.HoldsWait)
 		}
-		waitsForHolds = waitsForHolds && onlyHoldsDeny(r)
+		waitsForHolds = waitsForHolds && r.OnlyHoldsDeny()
 	}
 	if d.Allowed {
 		return
@@ -201,13 +201,6 @@ func (o *operations) denyByVerdicts(d *limiter.Decision) {
 			d.RetryAfter = max(d.RetryAfter, d.Limits[i].RetryAfter)
 		}
 	}
-}
-
-// onlyHoldsDeny reports whether the denied entry would be admitted without the open holds.
-func onlyHoldsDeny(r *quota.EntryReply) bool {
-	return r.Verdict == quota.Denied && !slices.ContainsFunc(r.Limits, func(l quota.LimitReply) bool {
-		return !l.Admits && !l.WaitsForHolds
-	})
 }
 
 // denialReason returns why the policy denied and the limit that caused it: the limit that

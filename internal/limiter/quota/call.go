@@ -74,7 +74,7 @@ func (c *Call) NewReply() *Reply {
 	for i := range c.Entries {
 		n += len(c.Entries[i].Policy.limits)
 	}
-	c.reply.FromCache, c.reply.Unanswered = false, false
+	c.reply.FromCache, c.reply.FromSlice, c.reply.Unanswered = false, false, false
 	c.reply.Entries = cleared(c.reply.Entries, len(c.Entries))
 	c.limits = cleared(c.limits, n)
 	rest := c.limits

@@ -35,6 +35,9 @@ type Reply struct {
 	Entries []EntryReply
 	// FromCache is true if a denialcache.Cache answered without Redis.
 	FromCache bool
+	// FromSlice is true if a slicecache.Cache answered without Redis. The units in use are then those of the last
+	// exchange of slices, without what this replica has not spent.
+	FromSlice bool
 	// Unanswered is true if the Cache answered because Redis did not. The call may still be in flight, and
 	// must not be used again.
 	Unanswered bool
@@ -73,6 +76,13 @@ type EntryReply struct {
 
 // Allows reports whether the limit with the index admits the cost, and no block is live.
 func (r *EntryReply) Allows(limit int) bool { return r.Limits[limit].Admits && r.Verdict != Blocked }
+
+// OnlyHoldsDeny reports whether the denied entry would be admitted without the open holds.
+func (r *EntryReply) OnlyHoldsDeny() bool {
+	return r.Verdict == Denied && !slices.ContainsFunc(r.Limits, func(l LimitReply) bool {
+		return !l.Admits && !l.WaitsForHolds
+	})
+}
 
 // MaxDebt is the longest time for which a TokenBucket or a GCRA works off units above its quota.
 const MaxDebt = 720 * time.Hour

@@ -1,0 +1,91 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package slicecache
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+const (
+	// hotChecks is the number of checks in one SliceAge from which a key takes slices. An exchange costs the store some
+	// six checks, and a slice is exchanged when half of it is spent.
+	hotChecks = 20
+	// demandCounters is the number of counters. Keys that share one are hot earlier, which costs them refused takes at
+	// most.
+	demandCounters = 1 << 15
+)
+
+// demand counts the admitted checks of keys without slices.
+type demand struct {
+	seed maphash.Seed
+	// counters are by hash of policy and key: the low 32 bits of the number of the period, then the number of checks.
+	counters [demandCounters]atomic.Uint64
+}
+
+// add counts a check of the entry. It returns the units that such checks demand in one SliceAge, or 0 if the key is not
+// hot.
+func (d *demand) add(e *quota.Entry, now time.Duration) (units int64) {
+	age := e.Policy.SliceAge()
+	period, passed := uint64(now/age)&(1<<32-1), now%age
+	checks := d.count(e, period)
+	if checks < hotChecks {
+		return 0
+	}
+	return int64(float64(checks*e.Cost) * float64(age) / float64(max(passed, time.Millisecond)))
+}
+
+// count counts a check in the period, and returns the checks of the period.
+func (d *demand) count(e *quota.Entry, period uint64) (checks int64) {
+	hash := maphash.String(d.seed, string(e.Key)) + maphash.String(d.seed, e.Policy.ID())
+	counter := &d.counters[hash%demandCounters]
+	for {
+		old := counter.Load()
+		next := old + 1
+		if old>>32 != period {
+			next = period<<32 | 1
+		}
+		if counter.CompareAndSwap(old, next) {
+			return int64(next & (1<<32 - 1))
+		}
+	}
+}
+
+// takeIfHot counts the admitted checks of a call that the store has decided. If all keys are hot, each takes a slice.
+func (c *Cache) takeIfHot(call *quota.Call, reply *quota.Reply) {
+	now := c.now()
+	var units [mostEntries]int64
+	isHot := true
+	for i := range call.Entries {
+		if r := &reply.Entries[i]; r.Verdict != quota.Admitted || call.Entries[i].OnlyKnown {
+			return // a slice would make the key known
+		}
+	}
+	for i := range call.Entries {
+		units[i] = c.demand.add(&call.Entries[i], now)
+		isHot = isHot && units[i] > 0
+	}
+	if !isHot {
+		return
+	}
+	for i := range call.Entries {
+		e := &call.Entries[i]
+		if k := c.keys.findOrAdd(e, units[i], c.evict); k != nil && k.current.Load() == nil {
+			c.startTake(k, e.Policy, units[i], now)
+		}
+	}
+}
+
+// takeNext takes the slice after s, of which that many units are left.
+func (c *Cache) takeNext(k *hotKey, s *slice, left int64, now time.Duration) {
+	if k.isTaking.Load() {
+		return
+	}
+	passed := max(now-s.received, time.Millisecond)
+	units := float64(s.units-left) * float64(s.policy.SliceAge()) / float64(passed)
+	c.startTake(k, s.policy, int64(units), now)
+}

@@ -1,0 +1,131 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package slicecache
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// holdTime returns how long the store keeps the hold of a slice, longer than the replica spends from it: by the
+// difference of two clocks, and by the time that ending a slice takes.
+func holdTime(p *quota.Policy) time.Duration {
+	return (p.SliceAge()*105/100 + 50*time.Millisecond).Truncate(time.Millisecond)
+}
+
+// maxDemand bounds the demand of a key.
+const maxDemand = 1 << 40
+
+// startTake takes a slice of the key in the background, unless one is being taken, the key is paused, or this replica
+// takes too many.
+func (c *Cache) startTake(k *hotKey, p *quota.Policy, units int64, now time.Duration) {
+	units = min(units, maxDemand)
+	if units < quota.SmallestSlice || int64(now) < k.pausedUntil.Load() || c.isClosed.Load() {
+		return
+	}
+	if !k.isTaking.CompareAndSwap(false, true) {
+		return
+	}
+	if !c.exchanges.Allow() {
+		k.isTaking.Store(false)
+		return
+	}
+	k.rate.Store(units)
+	c.inFlight.Go(func() {
+		defer k.isTaking.Store(false)
+		c.exchange(k, p, units)
+	})
+}
+
+// exchange takes a slice, switches to it and commits the former one.
+func (c *Cache) exchange(k *hotKey, p *quota.Policy, units int64) {
+	drops := k.drops.Load()
+	next := &slice{policy: p, key: k.id.key, id: rand.Text(), sent: c.now()}
+	next.ends, next.gone = next.sent+p.SliceAge(), next.sent+holdTime(p)
+	r := c.take(next, units)
+	switch {
+	case r == nil:
+		c.metrics.exchanged(outcomeFailed)
+		c.commit(next, 0) // the store may have decided the call
+		return
+	case r.Hold == quota.HoldsFull:
+		c.metrics.exchanged(outcomeRefused)
+		k.pause(p, c.now())
+		return
+	}
+	c.metrics.exchanged(outcomeTaken)
+	next.units, next.limits, next.received = r.Estimate, slices.Clone(r.Limits), c.now()
+	if next.received >= next.ends || k.drops.Load() != drops || c.isClosed.Load() {
+		c.commit(next, 0)
+		return
+	}
+	next.left.Store(next.units)
+	old := k.current.Swap(next)
+	if k.drops.Load() != drops || c.isClosed.Load() {
+		c.end(context.Background(), k, next)
+	}
+	if old != nil {
+		c.end(context.Background(), k, old)
+	}
+}
+
+// take sends the call that takes the slice, until the slice would have ended. It returns nil if the store
+// does not answer.
+func (c *Cache) take(s *slice, units int64) *quota.EntryReply {
+	return c.repeat(s.ends, quota.Entry{
+		Policy: s.policy, Key: s.key, Action: quota.TakeSlice, ID: s.id, Cost: units, TTL: holdTime(s.policy),
+	})
+}
+
+// end ends the slice, unless it has ended, and commits it. If the store does not answer at first, that goes on in the
+// background.
+func (c *Cache) end(ctx context.Context, k *hotKey, s *slice) {
+	k.current.CompareAndSwap(s, nil)
+	spent, first := s.seal()
+	if !first {
+		return
+	}
+	if r, err := c.store.Evaluate(ctx, s.callToCommit(spent)); err == nil {
+		c.metrics.committed(s, spent, &r.Entries[0])
+		return
+	}
+	c.inFlight.Go(func() { c.commit(s, spent) })
+}
+
+// commit commits a sealed slice, until its hold has ended.
+func (c *Cache) commit(s *slice, spent int64) {
+	if r := c.repeat(s.gone, s.entryToCommit(spent)); r != nil {
+		c.metrics.committed(s, spent, r)
+	}
+}
+
+func (s *slice) entryToCommit(spent int64) quota.Entry {
+	return quota.Entry{Policy: s.policy, Key: s.key, Action: quota.Commit, ID: s.id, Cost: spent}
+}
+
+func (s *slice) callToCommit(spent int64) *quota.Call { return callOf(s.entryToCommit(spent)) }
+
+// callOf returns the call with the entry alone.
+func callOf(e quota.Entry) *quota.Call { return &quota.Call{Entries: []quota.Entry{e}, Uncached: true} }
+
+// retryWait is the time between two attempts.
+const retryWait = 10 * time.Millisecond
+
+// repeat sends the entry until the store answers; it returns nil if that does not happen before the time.
+func (c *Cache) repeat(until time.Duration, e quota.Entry) *quota.EntryReply {
+	for {
+		reply, err := c.store.Evaluate(context.Background(), callOf(e)) // after an error the store may still use the call
+		if err == nil {
+			return &reply.Entries[0]
+		}
+		if c.now() >= until {
+			return nil
+		}
+		time.Sleep(retryWait)
+	}
+}

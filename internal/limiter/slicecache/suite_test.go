@@ -1,0 +1,167 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package slicecache
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/denialcache"
+	"github.com/weir-dev/weir/internal/limiter/memory"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// slicedAlgorithms are the algorithms with slices.
+var slicedAlgorithms = []quota.Algorithm{quota.FixedWindow, quota.SlidingLog, quota.SlidingWindow, quota.TokenBucket, quota.GCRA}
+
+// newPolicy returns a policy with slices of that age.
+func newPolicy(name string, age time.Duration, limits ...quota.Limit) *quota.Policy {
+	return quota.NewVariants(quota.Settings{ID: "test/" + name, Slices: quota.Slices{MaxPercent: 50, MaxAge: age}}, limits)[0]
+}
+
+// start runs the cache until the test ends or stop is called, which waits until all slices are committed.
+func start(t *testing.T, c *Cache) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { _ = c.Start(ctx) })
+	stop = func() {
+		cancel()
+		wait.Wait()
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// stores opens replicas of one store, for each kind of store.
+func stores(t *testing.T, test func(t *testing.T, open func() Store)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		store := memory.NewStore(memory.Options{Keys: 1000})
+		test(t, func() Store { return store })
+	})
+	t.Run("Redis", func(t *testing.T) {
+		server := testenv.StartRedis(t)
+		test(t, func() Store {
+			client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
+			t.Cleanup(func() { _ = client.Close() })
+			return denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute}), time.Now)
+		})
+	})
+}
+
+// Parallel checks through one to four replicas never exceed the quota, and all that they admitted is recorded once the
+// replicas have returned their slices. The rest of the quota can then be spent.
+func TestQuotaIsExact(t *testing.T) {
+	stores(t, func(t *testing.T, open func() Store) {
+		const most = 4000
+		for _, algorithm := range slicedAlgorithms {
+			for n := range 4 {
+				t.Run(fmt.Sprint(algorithm, " ", n+1), func(t *testing.T) {
+					g := NewWithT(t)
+					policy := newPolicy(fmt.Sprint(algorithm, n), time.Second, storetest.SlowLimit(algorithm, most))
+					replicas := make([]storetest.Evaluator, n+1)
+					stops := make([]func(), n+1)
+					for i := range replicas {
+						c := New(Options{Store: open()})
+						replicas[i], stops[i] = c, start(t, c)
+					}
+					var sliced atomic.Int64
+					check := func(store storetest.Evaluator) bool {
+						reply, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
+						if err == nil && reply.FromSlice {
+							sliced.Add(1)
+						}
+						return err == nil && reply.Entries[0].Verdict == quota.Admitted
+					}
+					admitted := 0
+					g.Eventually(func() int64 { // each check from slices may take the next one
+						admitted += storetest.Concurrently(replicas, storetest.Times(100), check)
+						return sliced.Load()
+					}).Should(BeNumerically(">", 200))
+					admitted += storetest.Concurrently(replicas, storetest.Times(most), check)
+					g.Expect(admitted).To(BeNumerically("<=", most))
+					for _, stop := range stops {
+						stop()
+					}
+					store := open()
+					reply, err := store.Evaluate(t.Context(), storetest.PeekOf(storetest.SpendOne(policy, "a")))
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(reply.Entries[0].Held).To(BeZero())
+					g.Expect(reply.Entries[0].Limits[0].Used).To(BeEquivalentTo(admitted), "%d from slices", sliced.Load())
+					admitted += storetest.Concurrently(replicas[:1], storetest.Times(3000), check)
+					g.Expect(admitted).To(Equal(most))
+				})
+			}
+		}
+	})
+}
+
+// Chains are charged as a whole or not at all.
+func TestChainsAreAllOrNothing(t *testing.T) {
+	stores(t, func(t *testing.T, open func() Store) {
+		g := NewWithT(t)
+		wide := newPolicy("wide", 100*time.Millisecond, storetest.SlowLimit(quota.FixedWindow, 15_000))
+		tight := newPolicy("tight", 100*time.Millisecond, storetest.SlowLimit(quota.SlidingLog, 9000))
+		plain := quota.NewPolicy("test/plain", false, false, []quota.Limit{storetest.SlowLimit(quota.GCRA, 700)})
+		chains := [][]*quota.Policy{{wide, tight}, {wide}, {tight, wide}, {tight}, {wide, tight}, {wide, plain}}
+		replicas, stops := make([]storetest.Evaluator, 3), make([]func(), 3)
+		lost := func() (sum float64) {
+			for _, r := range replicas {
+				sum += testutil.ToFloat64(r.(*Cache).metrics.units.WithLabelValues(outcomeLost))
+			}
+			return sum
+		}
+		for i := range replicas {
+			c := New(Options{Store: open()})
+			replicas[i], stops[i] = c, start(t, c)
+		}
+		var mu sync.Mutex
+		spent, sliced, uncounted := map[*quota.Policy]int64{}, 0, 0.0
+		var next atomic.Int64
+		storetest.Concurrently(replicas, storetest.Times(24_000), func(store storetest.Evaluator) bool {
+			call := &quota.Call{}
+			for _, p := range chains[next.Add(1)/2000%int64(len(chains))] {
+				call.Entries = append(call.Entries, quota.Entry{Policy: p, Key: "a", Cost: 1})
+			}
+			reply, err := store.Evaluate(t.Context(), call)
+			if err != nil || slices.ContainsFunc(reply.Entries, func(e quota.EntryReply) bool { return e.Verdict != quota.Admitted }) {
+				return false
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, e := range call.Entries {
+				spent[e.Policy]++
+			}
+			if reply.FromSlice && len(call.Entries) > 1 {
+				sliced++
+			}
+			return true
+		})
+		for _, stop := range stops {
+			stop()
+		}
+		for _, p := range []*quota.Policy{wide, tight, plain} {
+			reply, err := open().Evaluate(t.Context(), storetest.PeekOf(storetest.SpendOne(p, "a")))
+			g.Expect(err).NotTo(HaveOccurred())
+			used := reply.Entries[0].Limits[0].Used
+			g.Expect(used).To(And(BeNumerically(">=", spent[p]), BeNumerically("<=", p.Limits()[0].Quota)), p.ID())
+			uncounted += float64(used - spent[p])
+		}
+		g.Expect(uncounted).To(Equal(lost()), "counted and not spent: commits that were too late")
+		g.Expect(sliced).To(BeNumerically(">", 100), "chains from slices")
+	})
+}
