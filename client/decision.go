@@ -47,9 +47,12 @@ type Decision struct {
 	// RetryAfter is the time until the same check is admitted, in whole seconds; 0 if it is
 	// allowed or waiting does not help.
 	RetryAfter time.Duration
-	// WaitsFor is "Reservations" if only open reservations leave no room: a commit can make room at
-	// any time. Else it is empty.
+	// WaitsFor is "Reservations" if only open reservations leave no room, and "Slices" if only units do
+	// that replicas of Weir hold in advance: they can make room at any time. Else it is empty.
 	WaitsFor string
+	// FromSlice is true if a replica of Weir decided by itself. The numbers of Limits may then be as old as
+	// spec.slices.maxAge of the policy.
+	FromSlice bool
 	// Limits are the limits that were evaluated.
 	Limits []Limit
 	// Revision is the revision of the policies.
@@ -88,6 +91,7 @@ func (d *Decision) UnmarshalJSON(text []byte) error {
 		Reason                                Reason
 		Policy, Limit, Override, Code, Detail string
 		WaitsFor                              string
+		FromSlice                             bool
 		Status                                int
 		RetryAfter, Revision                  int64
 		Limits                                []struct {
@@ -108,7 +112,7 @@ func (d *Decision) UnmarshalJSON(text []byte) error {
 		Allowed: *document.Allowed, Reason: document.Reason, Status: document.Status,
 		Policy: document.Policy, Limit: document.Limit, Override: document.Override,
 		Code: document.Code, Detail: document.Detail, Revision: document.Revision,
-		RetryAfter: time.Duration(document.RetryAfter) * time.Second, WaitsFor: document.WaitsFor,
+		RetryAfter: time.Duration(document.RetryAfter) * time.Second, WaitsFor: document.WaitsFor, FromSlice: document.FromSlice,
 	}
 	for _, l := range document.Limits {
 		d.Limits = append(d.Limits, Limit{

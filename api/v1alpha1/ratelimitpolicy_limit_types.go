@@ -375,6 +375,25 @@ type Reservations struct {
 	BlockOn BlockOn `json:"blockOn,omitempty"`
 }
 
+// Slices bounds the slices of a policy.
+type Slices struct {
+	// maxPercent is the most that all slices of one key hold together, in percent of the smallest
+	// threshold or burst of the policy, 1 to 50.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=50
+	MaxPercent int32 `json:"maxPercent"`
+
+	// maxAge is how long a replica spends from a slice, 500ms to 10s, and at most a twentieth of the
+	// shortest window, or of the shortest time in which a burst refills. What is left of a slice then
+	// returns to the quota; the slice of a replica that crashed counts as spent.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('500ms') && duration(self) <= duration('10s')",message="maxAge must be between 500ms and 10s"
+	MaxAge Duration `json:"maxAge"`
+}
+
 // OutcomeCost is the cost of a request by its outcome.
 type OutcomeCost struct {
 	// cel is a CEL expression over response.code, the status of the response as an int, 0 if it is

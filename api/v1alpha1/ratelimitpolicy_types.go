@@ -17,6 +17,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.reservations) || self.counting == 'Admitted'",fieldPath=".reservations",message="reservations need counting Admitted"
 // +kubebuilder:validation:XValidation:rule="!has(self.reservations) || !self.limits.exists(l, l.algorithm == 'Suppressed')",fieldPath=".reservations",message="reservations need limits that do not use Suppressed"
 // +kubebuilder:validation:XValidation:rule="has(self.reservations) || !self.limits.exists(l, l.algorithm == 'Concurrency')",fieldPath=".reservations",message="reservations must be set when a limit uses Concurrency"
+// +kubebuilder:validation:XValidation:rule="!has(self.slices) || !has(self.reservations)",fieldPath=".slices",message="slices must not be set together with reservations"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.keys)) || has(self.key) && self.key.size() == 1",fieldPath=".overrides",message="keys of an override need a key of exactly one part"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.groups)) || has(self.key) && self.key.size() == 1",fieldPath=".overrides",message="groups of an override need a key of exactly one part"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, self.limits.exists(b, b.name == l.name)))",fieldPath=".overrides",message="limits of an override must name entries of the policy's limits",messageExpression="'limits of an override must name entries of the policy\\'s limits, but overrides[%d].limits[%d] names %s'.format([self.overrides.map(o, has(o.limits) && !o.limits.all(l, self.limits.exists(b, b.name == l.name))).indexOf(true), self.overrides.map(o, has(o.limits) ? o.limits.map(l, self.limits.exists(b, b.name == l.name)).indexOf(false) : -1).filter(i, i >= 0)[0], self.overrides.map(o, has(o.limits) ? o.limits.filter(l, !self.limits.exists(b, b.name == l.name)).map(l, l.name) : []).filter(n, n.size() > 0)[0][0]])"
@@ -119,6 +120,16 @@ type RateLimitPolicySpec struct {
 	//
 	// +optional
 	Reservations Reservations `json:"reservations,omitzero"`
+
+	// slices lets each replica of Weir take units of a key from Redis in advance and spend them by
+	// itself. Such checks do not wait for Redis, and admissions still never exceed a limit. The
+	// price: units in the slices of other replicas may deny a check early, for about maxAge. For
+	// large shared quotas, not for limits against abuse. It requires counting Admitted, limits
+	// that start no blocks and do not use Suppressed or Concurrency, and no reservations. Without it
+	// Redis decides every check.
+	//
+	// +optional
+	Slices Slices `json:"slices,omitzero"`
 
 	// lateCharges makes large hits of Envoy's rate limit service charges: they are spent whatever
 	// the limits admit, because the request they belong to has been served already. Without it all

@@ -103,6 +103,19 @@ func (s *keyState) write(w io.Writer) error {
 		l := &s.Limits[i]
 		row(l.Limit, number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(l), millis(l.ResetAfterMs))
 	}
+	if s.OpenSlices > 0 {
+		row("")
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		row("SLICE OF", "HELD", "ENDS IN")
+		for _, slice := range s.Slices {
+			row("a replica", number(slice.Units), millis(slice.EndsInMs))
+		}
+		if more := s.OpenSlices - int64(len(s.Slices)); more > 0 {
+			row(number(more)+" more", "", "")
+		}
+	}
 	if s.OpenReservations == 0 {
 		return table.Flush()
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/limiter/slicecache"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/tracing"
 )
@@ -46,6 +47,7 @@ type decisionFlags struct {
 	storeTimeout    time.Duration
 	floods          flood.Limits
 	localKeys       int
+	sliceKeys       int
 	drainDelay      time.Duration
 	trustedProxies  []string
 	principal       string
@@ -96,6 +98,8 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 		"keys started by each policy in this process whose state may exist at the same time; further ones share a budget; 0 is unlimited")
 	flags.IntVar(&f.localKeys, "local-keys", 1_000_000,
 		"keys of all policies that may have counters in memory: with failureMode Local, or without Redis; further keys of a policy share one budget")
+	flags.IntVar(&f.sliceKeys, "slices", slicecache.DefaultKeys,
+		"keys of policies with slices of which this process may have a slice at a time, hot ones first; 0 takes no slices")
 	duration.Var(flags, &f.drainDelay, "drain-delay", 0,
 		"how long a stopping process still accepts requests while /readyz fails")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies",
@@ -152,6 +156,9 @@ func (f *decisionFlags) validate() error {
 	}
 	if f.localKeys < 1 {
 		errs = append(errs, fmt.Errorf("--local-keys %d: must be at least 1", f.localKeys))
+	}
+	if f.sliceKeys < 0 {
+		errs = append(errs, fmt.Errorf("--slices %d: must not be negative", f.sliceKeys))
 	}
 	if f.drainDelay < 0 {
 		errs = append(errs, fmt.Errorf("--drain-delay %v: must not be negative", f.drainDelay))
@@ -262,6 +269,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 	options = endpoint.Options{
 		RedisPrefix:      f.redisPrefix,
 		LocalKeys:        f.localKeys,
+		SliceKeys:        f.sliceKeys,
 		HTTPAddress:      f.httpAddress,
 		GRPCAddress:      f.grpcAddress,
 		OperatorAddress:  f.operatorAddress,

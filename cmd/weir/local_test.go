@@ -106,6 +106,7 @@ func (p *process) get(path string) string {
 func TestStandaloneRejectsInvalidLocalFlags(t *testing.T) {
 	for _, tc := range []struct{ flag, want string }{
 		{"--local-keys=0", "--local-keys 0: must be at least 1"},
+		{"--slices=-1", "--slices -1: must not be negative"},
 		{"--replicas=0", "--replicas 0: must be 1..1000"},
 		{"--replicas=1001", "--replicas 1001: must be 1..1000"},
 	} {

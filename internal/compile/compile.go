@@ -53,6 +53,7 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 		Counting:     plan.Counting(orDefault(spec.Counting, v1alpha1.CountingAdmitted)),
 		DenyWhen:     plan.DenyWhen(orDefault(spec.DenyWhen, v1alpha1.DenyWhenThresholdExceeded)),
 		Reservations: c.reservations(at.Child("reservations"), spec.Reservations),
+		Slices:       plan.Slices{MaxPercent: int64(spec.Slices.MaxPercent), MaxAgeMillis: c.millis(at.Child("slices", "maxAge"), spec.Slices.MaxAge)},
 		LateCharges:  plan.LateCharges{From: spec.LateCharges.From},
 		Overrides:    c.overrides(at.Child("overrides"), spec),
 		Candidates:   c.candidates(at.Child("limits"), spec.Limits),
@@ -60,6 +61,7 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 		Denial:       c.denial(at.Child("denial"), &spec.Denial),
 	}
 	c.checkPrices()
+	c.checkSlices(at, compiled)
 	if len(c.errs) == 0 {
 		c.verify(at, compiled)
 	}
@@ -208,6 +210,16 @@ func (c *compiler) reservations(at *field.Path, r v1alpha1.Reservations) plan.Re
 		Cost:         c.cost(at.Child("cost", "cel"), r.Cost.CEL),
 
 		BlockOnCommit: r.BlockOn == v1alpha1.BlockOnCommit,
+	}
+}
+
+// checkSlices adds the problems of slices, once the rest of the spec has none.
+func (c *compiler) checkSlices(at *field.Path, p *plan.Plan) {
+	if len(c.errs) > 0 {
+		return
+	}
+	for _, problem := range p.SliceProblems() {
+		c.add(field.Invalid(at.Child(problem.Field), field.OmitValueType{}, problem.Problem))
 	}
 }
 

@@ -74,9 +74,12 @@ type Decision struct {
 	// RetryAfter is the time until the same check is admitted, if no other check uses
 	// the same keys. 0 when allowed or when waiting does not help.
 	RetryAfter time.Duration
-	// WaitsFor is set if only reservations leave no room: a commit can make room at any time, and
+	// WaitsFor is set if only reservations or slices leave no room: a commit can make room at any time, and
 	// RetryAfter is a second.
 	WaitsFor WaitsFor
+	// FromSlice is true if this replica decided by itself, from slices. The numbers of Limits are then those of the last
+	// exchange with Redis, with what this replica has spent since.
+	FromSlice bool
 	// Reservation is what an allowed Reserve holds; nil for other checks.
 	Reservation *Reservation
 	// Unsent are the charges of the check that Redis did not answer. To count, they must be
@@ -92,8 +95,13 @@ type Decision struct {
 // WaitsFor is what a denied caller waits for, other than the time.
 type WaitsFor string
 
-// WaitsForReservations means that commits and ends of reservations make room.
-const WaitsForReservations WaitsFor = "Reservations"
+// The values of WaitsFor.
+const (
+	// WaitsForReservations means that commits and ends of reservations make room.
+	WaitsForReservations WaitsFor = "Reservations"
+	// WaitsForSlices means that replicas hold the rest of the quota in slices, and may return it.
+	WaitsForSlices WaitsFor = "Slices"
+)
 
 // LimitState is the state of one limit after a decision.
 type LimitState struct {
@@ -123,7 +131,7 @@ type LimitState struct {
 	// Quota. Used can exceed Quota after a commit or a charge.
 	Used      int64
 	Remaining int64
-	// Held is the number of units of Used that open reservations hold.
+	// Held is the number of units of Used that open reservations or slices hold.
 	Held int64
 	// SuppressionFactor is the share of checks, 0..1, that a Suppressed limit sheds.
 	SuppressionFactor float64

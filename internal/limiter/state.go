@@ -20,6 +20,12 @@ type OpenHold struct {
 	EndsIn time.Duration
 }
 
+// OpenSlice is what the slice of a replica holds of a key. Its ID is not listed: who knows it could commit the slice.
+type OpenSlice struct {
+	Units  int64
+	EndsIn time.Duration
+}
+
 // Exception is an exception in force for a key: until a time it replaces limits of the policy, or exempts the key.
 type Exception struct {
 	Name string
@@ -54,6 +60,9 @@ type KeyState struct {
 	// most MaxListedHolds.
 	Open  int64
 	Holds []OpenHold
+	// OpenSlices is the number of slices of the key, and Slices are those that end first, at most MaxListedHolds.
+	OpenSlices int64
+	Slices     []OpenSlice
 	// Revision is the registry revision of the plan.
 	Revision int64
 }

@@ -18,6 +18,7 @@ func OfPlan(p *plan.Plan) []string {
 	warnings = append(warnings, ineffectiveLimits(p)...)
 	warnings = append(warnings, catchAllMatches(p)...)
 	warnings = append(warnings, unheldMatches(p)...)
+	warnings = append(warnings, slicedClients(p)...)
 	return append(warnings, expensiveExpressions(p)...)
 }
 

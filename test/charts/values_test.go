@@ -66,6 +66,7 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		{"tenancy=None", "at '/tenancy': value must be one of 'Namespace', 'Cluster'"},
 		{"installation=a/b", "at '/installation'"},
 		{"localKeys=0", "at '/localKeys': minimum: got 0, want 1"},
+		{"slices=-1", "at '/slices': minimum: got -1, want 0"},
 		{"storeTimeout=0s", "at '/storeTimeout'"},
 		{"storeTimeout=50", "at '/storeTimeout'"},
 		{"trustedProxies={proxy}", "at '/trustedProxies/0'"},

@@ -58,6 +58,7 @@
 - --new-keys-per-minute={{ int64 $values.newKeys.perMinute }}
 - --new-keys-per-window={{ int64 $values.newKeys.perWindow }}
 - --local-keys={{ int64 $values.localKeys }}
+- --slices={{ int64 $values.slices }}
 {{- if not $values.observe }}
 - --observe=false
 {{- end }}

@@ -19,8 +19,10 @@ type DecisionBody struct {
 	Override string         `json:"override,omitempty"`
 	Limits   []LimitState   `json:"limits"`
 	Revision int64          `json:"revision"`
-	// WaitsFor is absent unless only reservations leave no room.
+	// WaitsFor is absent unless only reservations or slices leave no room.
 	WaitsFor limiter.WaitsFor `json:"waitsFor,omitempty"`
+	// FromSlice is absent unless slices decided.
+	FromSlice bool `json:"fromSlice,omitempty"`
 	// Reservation is the text of the reservation; only a reserve has one.
 	Reservation string `json:"reservation,omitempty"`
 }
@@ -63,7 +65,7 @@ func (w waitMs) IsZero() bool { return w < 0 }
 func (b *DecisionBody) fill(d *limiter.Decision) {
 	b.Allowed, b.Reason, b.Revision = d.Allowed, d.Reason, d.Revision
 	b.Policy, b.Limit, b.Override = d.Policy, d.Limit, d.Override
-	b.WaitsFor = d.WaitsFor
+	b.WaitsFor, b.FromSlice = d.WaitsFor, d.FromSlice
 	if d.Reservation != nil {
 		b.Reservation = d.Reservation.Encode()
 	}
@@ -88,6 +90,9 @@ func (b *DecisionBody) appendTo(json []byte) []byte {
 	}
 	json = appendIntMember(append(json, ']'), "revision", b.Revision)
 	json = appendOptionalMember(json, "waitsFor", string(b.WaitsFor))
+	if b.FromSlice {
+		json = appendBoolMember(json, "fromSlice", true)
+	}
 	return appendOptionalMember(json, "reservation", b.Reservation)
 }
 

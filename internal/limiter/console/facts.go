@@ -74,6 +74,9 @@ func factsOf(p *plan.Plan, reveal bool) *facts {
 			f.addRow("Blocks", "on commits that fill a limit")
 		}
 	}
+	if s := p.Slices; s.Allowed() {
+		f.addRow("Slices", fmt.Sprintf("replicas take up to %d%% of a quota in advance, for at most %s", s.MaxPercent, millis(s.MaxAgeMillis)))
+	}
 	if from := p.LateCharges.From; from > 0 {
 		f.addRow("Late charges", fmt.Sprintf("from %d hits of Envoy", from))
 	}

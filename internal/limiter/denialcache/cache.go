@@ -58,6 +58,13 @@ type Cache struct {
 	allChanges atomic.Uint64
 	shards     [denialShards]denialShard
 	rechecks   rechecks
+	forwarded  []Dropper
+}
+
+// Dropper drops what it remembers of a key, or of all keys.
+type Dropper interface {
+	Drop(key quota.Key)
+	DropAll()
 }
 
 type denialShard struct {

@@ -11,10 +11,23 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
+// ForwardChanges also reports the changes of other replicas to d. It must be called before Start.
+func (c *Cache) ForwardChanges(d Dropper) { c.forwarded = append(c.forwarded, d) }
+
 // Start drops the denials of keys that other replicas change, until ctx ends. Without it, and
 // while Redis is unreachable, such a denial is dropped when it asks Redis again, see Cache.
 func (c *Cache) Start(ctx context.Context) error {
-	c.store.WatchChanges(ctx, c.drop, func() { c.allChanges.Add(1) })
+	c.store.WatchChanges(ctx, func(key quota.Key) {
+		c.drop(key)
+		for _, d := range c.forwarded {
+			d.Drop(key)
+		}
+	}, func() {
+		c.allChanges.Add(1)
+		for _, d := range c.forwarded {
+			d.DropAll()
+		}
+	})
 	return nil
 }
 

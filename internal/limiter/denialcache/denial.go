@@ -67,7 +67,7 @@ func denialTime(call *quota.Call, reply *quota.Reply) time.Duration {
 			return 0 // the answer is not about this entry
 		}
 		if !policy.IsShadow() && r.Verdict != quota.Admitted {
-			denied = max(denied, certainWait(r))
+			denied = max(denied, certainWait(policy, r))
 		}
 		// Such a policy counts a denied check or starts a block, unless its key is blocked.
 		if policy.WritesDenials() {
@@ -94,10 +94,17 @@ func waitOfEntry(r *quota.EntryReply) time.Duration {
 	return wait
 }
 
+// slicesWait is how long a denial is remembered while replicas have slices of the key. They return what they do not spend,
+// which is not announced.
+const slicesWait = 20 * time.Millisecond
+
 // certainWait returns how long nothing but an operator can make the entry admit its cost. A
 // commit, which is not announced to other replicas, can make room where there are holds.
-func certainWait(r *quota.EntryReply) time.Duration {
-	if r.Held > 0 {
+func certainWait(p *quota.Policy, r *quota.EntryReply) time.Duration {
+	switch {
+	case r.Held > 0 && p.TakesSlices():
+		return max(r.BlockLeft, min(waitOfEntry(r), slicesWait))
+	case r.Held > 0:
 		return r.BlockLeft
 	}
 	return waitOfEntry(r)

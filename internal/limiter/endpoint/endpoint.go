@@ -43,6 +43,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/probe"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/slicecache"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
 	"github.com/weir-dev/weir/internal/limiter/unsent"
@@ -57,6 +58,8 @@ type Options struct {
 	// LocalKeys bounds the keys, counted for each policy, that have state in this process. Less
 	// than 1 is 1.
 	LocalKeys int
+	// SliceKeys is the largest number of keys of which this process has slices at a time; 0 takes none.
+	SliceKeys int
 	// LiveReplicas returns the number of replicas last known to be alive. Policies with
 	// failureMode Local divide their limits by it. Nil is 1.
 	LiveReplicas func() int
@@ -155,6 +158,7 @@ type Endpoint struct {
 	GRPC     *grpcserver.Server
 	local    *memory.Store
 	denials  *denialcache.Cache // nil without Redis
+	slices   *slicecache.Cache  // nil without Redis, or without Options.SliceKeys
 	holds    engine.HoldLister
 	ignored  *forwarded.Ignored
 	memory   *flood.Memory      // of Redis; nil without it
@@ -193,6 +197,9 @@ func New(o Options) *Endpoint {
 	}
 	if e.observed != nil {
 		options.Observer = e.observed
+	}
+	if e.slices != nil {
+		options.Slices = e.slices
 	}
 	e.Engine = engine.New(options)
 	e.unsent = unsent.New(unsent.Options{Committer: e.Engine, Registerer: o.Registry, Logger: o.Logger})
@@ -256,7 +263,12 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 	e.holds = store
 	e.denials = denialcache.New(store, now)
 	e.memory = flood.NewMemory(redisclient.MemoryUse(o.Redis), o.Logger)
-	return e.denials, e.local
+	if o.SliceKeys == 0 {
+		return e.denials, e.local
+	}
+	e.slices = slicecache.New(slicecache.Options{Store: e.denials, Keys: o.SliceKeys, Registerer: o.Registry})
+	e.denials.ForwardChanges(e.slices)
+	return e.slices, e.local
 }
 
 // memoryLow reports whether Redis, if any, is short of memory.
@@ -372,6 +384,9 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	if e.denials != nil {
 		group.Go(func() error { return e.denials.Start(ctx) })
 		group.Go(func() error { return e.memory.Start(ctx) })
+	}
+	if e.slices != nil {
+		group.Go(func() error { return e.slices.Start(ctx) })
 	}
 	for _, p := range e.ports() {
 		group.Go(func() error { return p.Start(ctx) })

@@ -47,6 +47,10 @@ type Options struct {
 	Store Store
 	// Holds lists the holds in Store, for Inspect; nil lists none.
 	Holds HoldLister
+	// Slices are the slices of this process, which end with an edit of their policy; nil for none.
+	Slices interface {
+		Retain(isCurrent func(*quota.Policy) bool)
+	}
 	// Local decides for policies with failureMode Local while Store does not answer. It must
 	// return no error. Required if Store can fail.
 	Local Store
@@ -78,8 +82,11 @@ type Options struct {
 // Engine decides checks against the current snapshot of plans. It is safe for concurrent
 // use.
 type Engine struct {
-	store      Store
-	holds      HoldLister
+	store  Store
+	holds  HoldLister
+	slices interface {
+		Retain(isCurrent func(*quota.Policy) bool)
+	}
 	local      Store
 	now        func() time.Time
 	replicas   func() int // that have a share of the limits which Local decides
@@ -121,6 +128,7 @@ func New(o Options) *Engine {
 	e := &Engine{
 		store:      o.Store,
 		holds:      o.Holds,
+		slices:     o.Slices,
 		local:      o.Local,
 		now:        o.Now,
 		replicas:   o.Replicas,
@@ -150,6 +158,9 @@ func (e *Engine) Use(snapshot *plan.Snapshot) {
 	next.series = e.metrics.forView(next.view, previous.series)
 	e.budgets = next.setBudgets(e.budgets, e.floods)
 	e.active.Store(next)
+	if e.slices != nil {
+		e.slices.Retain(next.isCurrent)
+	}
 	if previous.view != nil {
 		e.metrics.forget(previous.series, next.view)
 	}

@@ -27,7 +27,7 @@ const (
 
 // countHolds counts what a decision has done with holds. Participants that peek are not counted.
 func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
-	if ev.reply == nil || ev.reply.FromCache {
+	if ev.reply == nil || ev.reply.FromCache || ev.reply.FromSlice {
 		return
 	}
 	canceled := ev.copiedID() != nil
@@ -37,7 +37,7 @@ func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
 			continue
 		}
 		pm := series[op.policy]
-		pm.countSettled(r)
+		pm.countSettled(op, r)
 		switch {
 		case entry.Action != quota.Reserve:
 			if op.concurrent && entry.Action == quota.Check {
@@ -51,9 +51,12 @@ func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
 	}
 }
 
-// countSettled counts the holds that the call has settled, and the debt that it cut.
-func (pm *policyMetrics) countSettled(r *quota.EntryReply) {
-	pm.addUnits(reservationsTotal, r.Settled, outcomeEnded)
+// countSettled counts the reservations that the call has settled, and the debt that it cut. Ended slices are counted by
+// the replica that had them.
+func (pm *policyMetrics) countSettled(op operation, r *quota.EntryReply) {
+	if !op.stored.TakesSlices() {
+		pm.addUnits(reservationsTotal, r.Settled, outcomeEnded)
+	}
 	pm.addUnits(debtCutTotal, r.DebtCut)
 }
 
@@ -67,7 +70,7 @@ func (m *metrics) countCommits(o *operations, series viewMetrics) {
 // countCommit counts the outcome of a commit for one policy and key.
 func (m *metrics) countCommit(pm *policyMetrics, op operation) {
 	cost, r := op.entry.Cost, op.reply
-	pm.countSettled(r)
+	pm.countSettled(op, r)
 	if r.Verdict == quota.Tripped {
 		pm.add(blocksTotal, r.BlockedBy)
 	}
@@ -89,7 +92,7 @@ func (m *metrics) countCommit(pm *policyMetrics, op operation) {
 func (m *metrics) countRenewals(o *operations, series viewMetrics) {
 	for _, op := range o.all() {
 		pm := series[op.policy]
-		pm.countSettled(op.reply)
+		pm.countSettled(op, op.reply)
 		outcome := outcomeRenewed
 		if op.reply.Hold == quota.HoldMissing {
 			outcome = outcomeMissing
@@ -108,7 +111,7 @@ func (m *metrics) countCharges(o *operations, series viewMetrics) {
 			m.countCommit(pm, op)
 			continue
 		}
-		pm.countSettled(op.reply)
+		pm.countSettled(op, op.reply)
 		if op.reply.Hold == quota.HoldMissing {
 			pm.add(chargesTotal, outcomeRepeated)
 		} else {

@@ -36,6 +36,7 @@ func (ev *evaluation) judge(check *limiter.Check) *limiter.Decision {
 	if decided.reply != nil {
 		decided.applySubstitutes()
 		d.Limits = decided.appendLimitStates(memory.limits[:0])
+		d.FromSlice = decided.reply.FromSlice
 	}
 	ev.setOutcome(d)
 	if check.Hits != nil {
@@ -175,7 +176,7 @@ func (ev *evaluation) denyCopiedID(d *limiter.Decision) bool {
 // policy of the chain is named. RetryAfter is the longest of all limits that are not in mode
 // Shadow.
 func (o *operations) denyByVerdicts(d *limiter.Decision) {
-	waitsForHolds := true
+	waitsForHolds, waitsForSlices := true, true
 	for _, op := range o.all() {
 		r := op.reply
 		if r == nil || r.Verdict == quota.Admitted || !op.enforces() {
@@ -189,11 +190,15 @@ func (o *operations) denyByVerdicts(d *limiter.Decision) {
 			d.RetryAfter = max(d.RetryAfter, quota.HoldsWait)
 		}
 		waitsForHolds = waitsForHolds && r.OnlyHoldsDeny()
+		waitsForSlices = waitsForSlices && op.stored.TakesSlices()
 	}
 	if d.Allowed {
 		return
 	}
-	if waitsForHolds {
+	switch {
+	case waitsForHolds && waitsForSlices:
+		d.WaitsFor = limiter.WaitsForSlices
+	case waitsForHolds:
 		d.WaitsFor = limiter.WaitsForReservations
 	}
 	for i := range d.Limits {

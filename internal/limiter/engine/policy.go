@@ -106,6 +106,7 @@ func (p *policy) storedVariants(id string, variants ...*variant) []*quota.Policy
 		Shadow:      p.plan.Mode == plan.ModeShadow,
 		Requestable: p.plan.DependsOnDescriptors(),
 		MaxOpen:     p.plan.Reservations.MaxOpen,
+		Slices:      quota.Slices{MaxPercent: p.plan.Slices.MaxPercent, MaxAge: p.plan.Slices.MaxAge()},
 
 		BlockOnCommit: p.plan.Reservations.BlockOnCommit,
 	}, limits...)

@@ -51,22 +51,30 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 		state.Blocked, state.BlockedBy = true, r.BlockedBy
 		state.BlockLeft = r.BlockLeft
 	}
-	if state.Open = r.Open; r.Open > 0 && e.holds != nil {
-		state.Holds, err = e.listHolds(ctx, found.stored, k.key)
-	}
-	return state, err
+	return state, e.addHolds(ctx, state, found.stored, k.key, r.Open)
 }
 
-func (e *Engine) listHolds(ctx context.Context, policy *quota.Policy, key quota.Key) ([]limiter.OpenHold, error) {
-	holds, err := e.holds.Holds(ctx, policy, key, limiter.MaxListedHolds)
-	if err != nil {
-		return nil, err
+// addHolds adds the open holds of the key: reservations or slices.
+func (e *Engine) addHolds(ctx context.Context, state *limiter.KeyState, policy *quota.Policy, key quota.Key, open int64) error {
+	var holds []quota.Hold
+	if open > 0 && e.holds != nil {
+		var err error
+		if holds, err = e.holds.Holds(ctx, policy, key, limiter.MaxListedHolds); err != nil {
+			return err
+		}
 	}
-	open := make([]limiter.OpenHold, len(holds))
-	for i, hold := range holds {
-		open[i] = limiter.OpenHold(hold)
+	if !policy.TakesSlices() {
+		state.Open = open
+		for _, hold := range holds {
+			state.Holds = append(state.Holds, limiter.OpenHold(hold))
+		}
+		return nil
 	}
-	return open, nil
+	state.OpenSlices = open
+	for _, hold := range holds {
+		state.Slices = append(state.Slices, limiter.OpenSlice{Units: hold.Units, EndsIn: hold.EndsIn})
+	}
+	return nil
 }
 
 // Reset deletes the counters and the block of the key, under every override and requested

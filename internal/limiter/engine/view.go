@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // view is a snapshot prepared for deciding: arguments of scripts are built once per plan,
@@ -48,6 +49,12 @@ func (v *view) setExceptions(now func() time.Time) {
 	for p, prepared := range v.policies {
 		prepared.exceptions.Store(newExceptions(p, byPolicy[prepared.id], prepared.exceptions.Load(), now))
 	}
+}
+
+// isCurrent reports whether the view has the policy that stores know as p.
+func (v *view) isCurrent(p *quota.Policy) bool {
+	current, err := v.policyOf(p.ID())
+	return err == nil && p.IsVariantOf(current.base.stored)
 }
 
 // policyOf returns the policy with the ID, or a *limiter.UnknownPolicyError.

@@ -42,6 +42,9 @@ func summaryOf(p *plan.Plan) httptypes.PolicySummary {
 	s := httptypes.PolicySummary{
 		Name: p.ID(), Mode: p.Mode, Limits: make([]httptypes.LimitSummary, 0, len(p.Limits)), LateCharges: p.LateCharges,
 	}
+	if slices := p.Slices; slices.Allowed() {
+		s.Slices = httptypes.SlicesSummary{MaxPercent: slices.MaxPercent, MaxAge: plan.FormatMillis(slices.MaxAgeMillis)}
+	}
 	if r := p.Reservations; r.Allowed() {
 		s.Reservations = httptypes.ReservationsSummary{MaxTTL: plan.FormatMillis(r.MaxTTLMillis), MaxOpen: r.MaxOpen, Cost: r.Cost}
 		if r.BlockOnCommit {

@@ -97,6 +97,10 @@ func keyStateOf(state *limiter.KeyState) *httptypes.KeyState {
 			ID: hold.ID, Units: hold.Units, EndsInMs: answer.RoundUp(hold.EndsIn, time.Millisecond),
 		})
 	}
+	out.OpenSlices = state.OpenSlices
+	for _, slice := range state.Slices {
+		out.Slices = append(out.Slices, httptypes.SlicedUnits{Units: slice.Units, EndsInMs: answer.RoundUp(slice.EndsIn, time.Millisecond)})
+	}
 	return out
 }
 

@@ -26,8 +26,16 @@ type PolicySummary struct {
 	Limits []LimitSummary `json:"limits"`
 	// Reservations is absent unless the policy takes reservations.
 	Reservations ReservationsSummary `json:"reservations,omitzero"`
+	// Slices is absent unless the policy has slices.
+	Slices SlicesSummary `json:"slices,omitzero"`
 	// LateCharges is absent unless large hits of Envoy are charges.
 	LateCharges plan.LateCharges `json:"lateCharges,omitzero"`
+}
+
+// SlicesSummary bounds the slices of a policy.
+type SlicesSummary struct {
+	MaxPercent int64  `json:"maxPercent"`
+	MaxAge     string `json:"maxAge"`
 }
 
 // ReservationsSummary bounds the reservations of a policy.

@@ -28,7 +28,10 @@ type KeyState struct {
 	// OpenReservations is their number, Reservations are those that end first.
 	OpenReservations int64       `json:"openReservations,omitempty"`
 	Reservations     []HeldUnits `json:"reservations,omitempty"`
-	Revision         int64       `json:"revision"`
+	// OpenSlices is the number of slices of the key, Slices are those that end first.
+	OpenSlices int64         `json:"openSlices,omitempty"`
+	Slices     []SlicedUnits `json:"slices,omitempty"`
+	Revision   int64         `json:"revision"`
 }
 
 // Exception is an exception in force for a key.
@@ -52,6 +55,12 @@ type HeldUnits struct {
 	ID       string `json:"id"`
 	Units    int64  `json:"units"`
 	EndsInMs int64  `json:"endsInMs"`
+}
+
+// SlicedUnits is what the slice of a replica holds.
+type SlicedUnits struct {
+	Units    int64 `json:"units"`
+	EndsInMs int64 `json:"endsInMs"`
 }
 
 // Changed is the answer of reset, block and unblock.

@@ -122,6 +122,7 @@ type Plan struct {
 	Counting     Counting     `json:"counting"`
 	DenyWhen     DenyWhen     `json:"denyWhen"`
 	Reservations Reservations `json:"reservations,omitzero"`
+	Slices       Slices       `json:"slices,omitzero"`
 	LateCharges  LateCharges  `json:"lateCharges,omitzero"`
 	Overrides    []Override   `json:"overrides,omitempty"`
 	// Candidates are numbers of limits that checks are judged by too, and that deny nothing.
@@ -159,6 +160,9 @@ func (p *Plan) Validate() error {
 	p.validateLateCharges(fail)
 	p.validateOverrides(fail)
 	p.validateChanges(fail, "candidates", p.Candidates)
+	if len(errs) == 0 {
+		p.validateSlices(fail)
+	}
 	return errors.Join(errs...)
 }
 

@@ -98,6 +98,7 @@ type Policy struct {
 
 // family is what the variants of one policy share.
 type family struct {
+	origin      *family // the family that NewVariants made, also in its copies
 	id          string
 	attempts    bool
 	shadow      bool
@@ -128,6 +129,7 @@ func NewVariants(s Settings, variants ...[]Limit) []*Policy {
 	f := &family{
 		id: s.ID, attempts: s.Attempts, shadow: s.Shadow, onCommit: s.BlockOnCommit, requestable: s.Requestable, maxOpen: s.MaxOpen, slices: s.Slices,
 	}
+	f.origin = f
 	f.bounds = map[string]stateBounds{}
 	f.stateNames = []string{BlockName(s.ID)}
 	if s.MaxOpen > 0 || s.Slices.Allowed() {

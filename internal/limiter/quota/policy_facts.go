@@ -11,6 +11,9 @@ import (
 // ID returns "<namespace>/<name>".
 func (p *Policy) ID() string { return p.id }
 
+// IsVariantOf reports whether both are variants that one call of NewVariants prepared, or are derived from them.
+func (p *Policy) IsVariantOf(other *Policy) bool { return p.origin == other.origin }
+
 // CountsAttempts reports whether every unblocked check is counted, not only admitted ones.
 func (p *Policy) CountsAttempts() bool { return p.attempts }
 
