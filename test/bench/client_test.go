@@ -39,6 +39,7 @@ type workload struct {
 	entry  string // "allowed" or "denied", which selects the policy
 	grpc   []*ratelimitv3.RateLimitRequest
 	bodies [][]byte // of POST /v1/check
+	order  []int    // in which requests are sent; nil is one after the other
 }
 
 // keysOf returns a workload over n keys.
@@ -63,7 +64,12 @@ func userOf(i int) string { return fmt.Sprintf("user-%d", i) }
 func (w *workload) denied() bool { return w.entry == "denied" }
 
 // at returns the request of a caller's n-th call.
-func (w *workload) at(caller, n int) int { return (caller*997 + n) % len(w.grpc) }
+func (w *workload) at(caller, n int) int {
+	if w.order != nil {
+		return w.order[(caller*99_991+n)%len(w.order)]
+	}
+	return (caller*997 + n) % len(w.grpc)
+}
 
 var errUnexpected = errors.New("unexpected decision")
 

@@ -34,6 +34,8 @@ var parts = []part{
 	{"Observe", "What --observe costs", compareObserve},
 	{"HalfLoad", "Latency at half of the maximum throughput", compareHalfLoad},
 	{"HotKey", "One hot key", compareHotKey},
+	{"Slices", "Slices", compareSlices},
+	{"Zipf", "Keys of different heat", compareZipf},
 	{"Cluster", "Redis Cluster", compareCluster},
 	{"Scripts", "The engine and redis-benchmark", compareScripts},
 	{"Edits", "Edit to enforced, without Kubernetes", compareEdits},

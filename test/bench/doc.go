@@ -16,6 +16,7 @@
 //	protocol_test.go   parts: gRPC, HTTP, number of policies
 //	envoy_test.go      part: what limiters add to requests through Envoy
 //	pace_test.go       parts: latency at half load, one hot key
+//	slices_test.go     parts: slices, keys of different heat
 //	redis_test.go      parts: Redis Cluster, a hung Redis
 //	scripts_test.go    part: the engine and redis-benchmark
 //	edit_test.go       part: from an edit to its enforcement

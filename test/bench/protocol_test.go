@@ -28,7 +28,7 @@ const (
 	weirName  = "Weir"
 )
 
-// policiesOfBench are two policies by descriptor: one that never denies, and one that
+// policiesOfBench are policies by descriptor: one that never denies, the same with slices, and one that
 // admits a single unit an hour.
 const policiesOfBench = `
 apiVersion: ratelimit.weir.dev/v1alpha1
@@ -37,6 +37,15 @@ metadata: {name: allowed, namespace: bench}
 spec:
   matches: [{domain: bench, descriptors: [{key: allowed}]}, {hosts: [bench.example]}]
   key: [{type: Descriptor, descriptor: {key: allowed}}, {type: Header, header: {name: x-user}}]
+  limits: [{name: all, algorithm: FixedWindow, threshold: 2000000000, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: sliced, namespace: bench}
+spec:
+  matches: [{domain: bench, descriptors: [{key: sliced}]}]
+  key: [{type: Descriptor, descriptor: {key: sliced}}]
+  slices: {maxPercent: 10, maxAge: 1s}
   limits: [{name: all, algorithm: FixedWindow, threshold: 2000000000, window: 1h}]
 ---
 apiVersion: ratelimit.weir.dev/v1alpha1
