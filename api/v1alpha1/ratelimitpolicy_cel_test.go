@@ -32,7 +32,7 @@ type rule struct {
 }
 
 // rules are all rules of the schema, by what they reject.
-var rules = union(ofOneLimit(), limitRules, reservationRules, requestRules, overrideRules)
+var rules = union(ofOneLimit(), limitRules, reservationRules, sliceRules, requestRules, overrideRules)
 
 // union returns the rules of all, which have different names.
 func union(all ...map[string]rule) map[string]rule {

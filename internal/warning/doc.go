@@ -14,6 +14,7 @@
 //	ineffective_limits.go      limits that another limit makes ineffective
 //	catch_all_matches.go       matches that hold for every request
 //	unheld_matches.go          limits with Concurrency that checks do not count in
+//	sliced_clients.go          slices for limits against abuse
 //	expensive_expressions.go   expressions that take most of the time of a policy
 //	match_index.go             MatchIndex: policies by their matches
 //	crowded_matches.go         CrowdedMatches: more policies with the same requests than Weir evaluates

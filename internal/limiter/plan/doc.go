@@ -22,6 +22,7 @@
 //	keyname.go       the key that an operator names
 //	limit.go         its limits
 //	reservation.go   whether its units may be reserved
+//	slices.go        whether replicas may take them in advance
 //	denial.go        the response to a denied request
 //	latecharge.go    which hits of Envoy are charges
 //	calendar.go      the hours, days, weeks and months of a time zone

@@ -39,6 +39,7 @@ func TestValuesNeedTheNewVersion(t *testing.T) {
 		"blocks on commits": func(p *plan.Plan) {
 			p.Reservations = plan.Reservations{MaxTTLMillis: 1000, MaxOpen: 1, BlockOnCommit: true}
 		},
+		"slices":          func(p *plan.Plan) { *p = *slicedPlan() },
 		"no such members": nil,
 	} {
 		p := valid()

@@ -21,7 +21,7 @@
 // A unit is recorded when its slice is committed, which is not before it was admitted. So a limit counts it for
 // longer, never for shorter.
 //
-// Reading order: cache.go (Cache), slice.go (one slice, and the slices of a key), exchange.go (take, switch, commit),
-// demand.go (which keys take slices, and of what size), ending.go (slices that end before they are spent), clock.go and
-// clock_linux.go, clock_other.go (the time since the machine started), metrics.go.
+// Reading order: cache.go (Cache), slice.go (one slice, and the slices of a key), keys.go (the keys that have slices), exchange.go
+// (take, switch, commit), demand.go (which keys take slices, and of what size), ending.go (slices that end before they are
+// spent), clock.go, clock_linux.go and clock_other.go (the time since the machine started), metrics.go (Prometheus metrics).
 package slicecache
