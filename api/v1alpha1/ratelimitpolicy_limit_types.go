@@ -386,7 +386,7 @@ type Slices struct {
 	MaxPercent int32 `json:"maxPercent"`
 
 	// maxAge is how long a replica spends from a slice, 500ms to 10s, and at most a twentieth of the
-	// shortest window, or of the shortest time in which a burst refills. What is left of a slice then
+	// shortest window, or of the shortest time in which a burst refills. The rest of a slice then
 	// returns to the quota; the slice of a replica that crashed counts as spent.
 	//
 	// +required

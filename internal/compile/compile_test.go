@@ -121,9 +121,9 @@ func TestCompileWithoutSchema(t *testing.T) {
 		"a hard limit":       {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.HardLimitPercent(100)), "hardLimitPercent 100"},
 		"a maxTTL":           {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").Reservations("1", 1), "spec.reservations.maxTTL"},
 		"a long maxTTL":      {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").Reservations("25h", 1), "a maxTTL of 90000000 ms"},
-		"sliced":             {sliced("3500ms", testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 100, "1m")), "spec.slices.maxAge"},
-		"sliced blocks":      {sliced("1s", testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 100, "1h", testenv.BlockDuration("1m"))), "spec.limits[0]: Invalid value: must start no blocks"},
-		"sliced too little":  {sliced("1s", testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 99, "1h")), "spec.limits[0].threshold: Invalid value: must admit at least 100 units"},
+		"sliced":             {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 100, "1m").Slices(10, "3500ms"), "spec.slices.maxAge"},
+		"sliced blocks":      {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 100, "1h", testenv.BlockDuration("1m")).Slices(10, "1s"), "spec.limits[0]: Invalid value: must start no blocks"},
+		"sliced too little":  {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 99, "1h").Slices(10, "1s"), "spec.limits[0].threshold: Invalid value: must admit at least 100 units"},
 		"attempts":           {testenv.MakePolicy("shop/x").Counting("Attempts").Limit("l", "TokenBucket", 1, "1s"), "supports neither counting Attempts nor denyWhen ThresholdReached"},
 
 		"an empty match":     {testenv.MakePolicy("shop/x").Match(v1alpha1.Match{}).Limit("l", "FixedWindow", 1, "1s"), "matches[0] is empty"},
@@ -181,10 +181,4 @@ func TestNetworksAreNormalized(t *testing.T) {
 		networks = append(networks, network.String())
 	}
 	g.Expect(networks).To(Equal([]string{"10.0.0.0/8", "192.0.2.1/32", "::ffc0:0:0/90", "2001:db8::/32", "10.0.0.0/8"}))
-}
-
-// sliced gives the policy slices of that age.
-func sliced(age v1alpha1.Duration, b *testenv.PolicyBuilder) *testenv.PolicyBuilder {
-	b.Obj().Spec.Slices = v1alpha1.Slices{MaxPercent: 10, MaxAge: age}
-	return b
 }

@@ -77,7 +77,7 @@ type Decision struct {
 	// WaitsFor is set if only reservations or slices leave no room: a commit can make room at any time, and
 	// RetryAfter is a second.
 	WaitsFor WaitsFor
-	// FromSlice is true if this replica decided by itself, from slices. The numbers of Limits are then those of the last
+	// FromSlice is true if this replica decided by itself, from slices. The numbers of Limits are then from the last
 	// exchange with Redis, with what this replica has spent since.
 	FromSlice bool
 	// Reservation is what an allowed Reserve holds; nil for other checks.

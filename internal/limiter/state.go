@@ -20,7 +20,7 @@ type OpenHold struct {
 	EndsIn time.Duration
 }
 
-// OpenSlice is what the slice of a replica holds of a key. Its ID is not listed: who knows it could commit the slice.
+// OpenSlice is what the slice of a replica holds of a key. Its ID is not listed: a caller with it could commit the slice.
 type OpenSlice struct {
 	Units  int64
 	EndsIn time.Duration

@@ -121,6 +121,12 @@ func (b *PolicyBuilder) Reservations(maxTTL v1alpha1.Duration, maxOpen int32) *P
 	return b
 }
 
+// Slices sets spec.slices.
+func (b *PolicyBuilder) Slices(maxPercent int32, maxAge v1alpha1.Duration) *PolicyBuilder {
+	b.policy.Spec.Slices = v1alpha1.Slices{MaxPercent: maxPercent, MaxAge: maxAge}
+	return b
+}
+
 // Override adds entries to spec.overrides.
 func (b *PolicyBuilder) Override(overrides ...v1alpha1.Override) *PolicyBuilder {
 	b.policy.Spec.Overrides = append(b.policy.Spec.Overrides, overrides...)

@@ -39,7 +39,7 @@ func compareSlices(b *testing.B, s *section) {
 	s.add(cold)
 }
 
-// zipfKeys are 10,000 keys, of which the n-th is asked for n^-1.1 as often as the first.
+// zipfKeys are 10,000 keys, whose n-th one gets n^-1.1 as many checks as the first.
 func zipfKeys(entry string) *workload {
 	const keys = 10_000
 	w := keysOf(fmt.Sprintf("%d keys", keys), entry, keys)

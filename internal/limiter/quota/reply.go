@@ -35,7 +35,7 @@ type Reply struct {
 	Entries []EntryReply
 	// FromCache is true if a denialcache.Cache answered without Redis.
 	FromCache bool
-	// FromSlice is true if a slicecache.Cache answered without Redis. The units in use are then those of the last
+	// FromSlice is true if a slicecache.Cache answered without Redis. The units in use are then from the last
 	// exchange of slices, without what this replica has not spent.
 	FromSlice bool
 	// Unanswered is true if the Cache answered because Redis did not. The call may still be in flight, and

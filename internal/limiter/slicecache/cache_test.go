@@ -125,7 +125,7 @@ func TestColdKeysTakeNoSlices(t *testing.T) {
 	g.Expect(w.takes.Load()).To(BeEquivalentTo(1))
 }
 
-// The numbers of a check from a slice are those of the exchange, with what this replica has spent.
+// The numbers of a check from a slice are from the exchange, with what this replica has spent.
 func TestRepliesFromSlices(t *testing.T) {
 	g, w, p := NewWithT(t), newWorld(2, Options{}), newPolicy("p", time.Second, day(10_000))
 	w.check(t, 1, p, "a", 1000)

@@ -15,8 +15,8 @@ const (
 	// hotChecks is the number of checks in one SliceAge from which a key takes slices. An exchange costs the store some
 	// six checks, and a slice is exchanged when half of it is spent.
 	hotChecks = 20
-	// demandCounters is the number of counters. Keys that share one are hot earlier, which costs them refused takes at
-	// most.
+	// demandCounters is the number of counters. Keys that share one are hot earlier, which costs them takes of
+	// nothing at most.
 	demandCounters = 1 << 15
 )
 
@@ -80,7 +80,7 @@ func (c *Cache) takeIfHot(call *quota.Call, reply *quota.Reply) {
 	}
 }
 
-// takeNext takes the slice after s, of which that many units are left.
+// takeNext takes the slice after s, of which `left` units remain.
 func (c *Cache) takeNext(k *hotKey, s *slice, left int64, now time.Duration) {
 	if k.isTaking.Load() {
 		return

@@ -54,7 +54,7 @@ func (c *Cache) exchange(k *hotKey, p *quota.Policy, units int64) {
 		c.commit(next, 0) // the store may have decided the call
 		return
 	case r.Hold == quota.HoldsFull:
-		c.metrics.exchanged(outcomeRefused)
+		c.metrics.exchanged(outcomeNone)
 		k.pause(p, c.now())
 		return
 	}
@@ -82,7 +82,7 @@ func (c *Cache) take(s *slice, units int64) *quota.EntryReply {
 	})
 }
 
-// end ends the slice, unless it has ended, and commits it. If the store does not answer at first, that goes on in the
+// end ends the slice, unless it has ended, and commits it. If the store does not answer at first, it is committed again in the
 // background.
 func (c *Cache) end(ctx context.Context, k *hotKey, s *slice) {
 	k.current.CompareAndSwap(s, nil)

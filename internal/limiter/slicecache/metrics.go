@@ -12,7 +12,7 @@ import (
 // Values of the labels outcome.
 const (
 	outcomeTaken   = "Taken"
-	outcomeRefused = "Refused"
+	outcomeNone    = "None" // too little was free
 	outcomeFailed  = "Failed"
 
 	outcomeSpent    = "Spent"
@@ -29,7 +29,7 @@ func newMetrics(c *Cache, registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		exchanges: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_slice_exchanges_total",
-			Help: "Calls to Redis that asked for a slice, by outcome: Taken, Refused or Failed.",
+			Help: "Calls to Redis that take a slice, by outcome: Taken, None if too little was free, or Failed.",
 		}, []string{"outcome"}),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_slice_units_total",

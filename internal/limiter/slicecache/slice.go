@@ -66,7 +66,7 @@ func (s *slice) seal() (spent int64, first bool) {
 // isFor reports whether the slice may serve the entry at all.
 func (s *slice) isFor(e *quota.Entry) bool { return s != nil && s.policy == e.Policy }
 
-// reply fills the reply to an entry that was admitted and left that many units in the slice. What the slice still
+// reply fills the reply to an entry that was admitted and left the given number of units in the slice. What the slice still
 // has is not used.
 func (s *slice) reply(r *quota.EntryReply, left int64, now time.Duration) {
 	for i := range r.Limits {
