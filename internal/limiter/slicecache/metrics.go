@@ -11,9 +11,9 @@ import (
 
 // Values of the labels outcome.
 const (
-	outcomeTaken   = "Taken"
-	outcomeNone    = "None" // too little was free
-	outcomeFailed  = "Failed"
+	outcomeTaken  = "Taken"
+	outcomeNone   = "None" // too little was free
+	outcomeFailed = "Failed"
 
 	outcomeSpent    = "Spent"
 	outcomeReturned = "Returned"
