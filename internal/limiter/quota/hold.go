@@ -41,9 +41,9 @@ const (
 // Slices are the rules by which replicas take slices. A slice is a hold of units of a key that one replica spends by
 // itself, and commits. The zero value allows none.
 //
-// A slice has at most the cost of its TakeSlice, MaxPercent of the smallest quota less what all slices of the key hold,
-// and half of what every limit has left. It has at least SmallestSlice units, so that the last units of a
-// quota are decided one by one.
+// A slice has at most the cost of its TakeSlice, and half of what is free: of every limit, and of what all slices of the
+// key may hold, MaxPercent of the smallest quota. It has at least SmallestSlice units, so that the last units of
+// a quota are decided one by one. The last slice that slices have room for may have more than half of this room.
 type Slices struct {
 	// MaxPercent is the most that all slices of a key hold, in percent of the smallest quota, 1 to 50.
 	MaxPercent int64

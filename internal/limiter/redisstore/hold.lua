@@ -287,7 +287,9 @@ new_holds = function()
 
   -- Takes a slice of at most the cost. Returns whether it did.
   local function take_slice(entry, is_there)
-    local units, held = min(entry.cost, entry.most_sliced - entry.held_units), entry.held_units
+    local held = entry.held_units
+    local room = entry.most_sliced - held
+    local units = min(entry.cost, room, max(HOLD_SMALLEST_SLICE, floor(room / 2)))
     for _, limit in ipairs(entry.limits) do
       units = min(units, floor((limit.quota - limit.used - held) / 2))
     end

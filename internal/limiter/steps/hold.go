@@ -62,7 +62,8 @@ func (e *Entry) extend(end int64) {
 // takeSlice takes a slice, and reports whether it did. found is the hold with its ID, or nil.
 func (e *Entry) takeSlice(r *quota.EntryReply, found *hold) (taken bool) {
 	held := e.Holds.Units()
-	units := min(e.Cost, e.Policy.MostSliced()-held)
+	room := e.Policy.MostSliced() - held
+	units := min(e.Cost, room, max(quota.SmallestSlice, room/2))
 	for i := range e.Policy.Limits() {
 		if free := e.limit(i).Quota - e.used(i) - held; free < 2*units {
 			units = free / 2
