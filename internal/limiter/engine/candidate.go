@@ -82,7 +82,7 @@ func newCandidateJudge(evaluate evaluator) *candidateJudge {
 
 // judge judges the decided check by the candidates, and counts their verdicts beside the
 // verdicts of the limits in force. The caller waits only where a commit may follow, which must find the hold.
-func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewMetrics) {
+func (j *candidateJudge) judge(ctx context.Context, ev *evaluation) {
 	if len(ev.candidates) == 0 || ev.reply == nil || !ev.isFree() || ev.copiedID() != nil {
 		return
 	}
@@ -90,7 +90,7 @@ func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewM
 		c := &ev.candidates[i]
 		c.begin(ev)
 		count := func() {
-			series[c.policy()].countCandidates(c)
+			c.policy().series.countCandidates(c)
 			c.release()
 		}
 		runAndCount := func(ctx context.Context) {

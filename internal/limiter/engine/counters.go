@@ -144,8 +144,3 @@ func (d Detail) owner(p *plan.Plan) seriesOwner {
 	}
 	return seriesOwner{namespace: p.Namespace, policy: p.Name}
 }
-
-// labels returns the labels that all series of the owner have.
-func (o seriesOwner) labels() prometheus.Labels {
-	return prometheus.Labels{"namespace": o.namespace, "policy": o.policy}
-}

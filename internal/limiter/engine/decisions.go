@@ -18,8 +18,9 @@ func (e *Engine) Decisions(visit func(policy string, n limiter.DecisionCounts)) 
 	if v == nil {
 		return
 	}
-	seen := make(map[*policyMetrics]bool, len(v.series))
-	for _, pm := range v.series {
+	seen := make(map[*policyMetrics]bool, v.policies.Len())
+	for _, p := range v.policies.All() {
+		pm := p.series
 		if seen[pm] { // the policies of a Namespace share theirs
 			continue
 		}
@@ -36,7 +37,7 @@ func (e *Engine) Sightings(visit func(*traffic.Sightings)) {
 	if v == nil {
 		return
 	}
-	for _, p := range v.policies {
+	for _, p := range v.policies.All() {
 		visit(&p.sightings)
 	}
 }

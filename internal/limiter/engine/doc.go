@@ -31,6 +31,7 @@
 //	latecharge.go       reservations and charges of Envoy
 //	reservation.go      Reserve, Charge, Commit and Renew
 //	counters.go         the metrics that count for each policy
+//	series.go           the series of each policy, or of each Namespace
 //	metrics.go          how decisions are counted
 //	holdmetrics.go      how reservations, charges and debts are counted
 //	exceptionmetrics.go how many exceptions are in force

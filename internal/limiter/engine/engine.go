@@ -96,19 +96,12 @@ type Engine struct {
 	candidates *candidateJudge
 	tracer     trace.Tracer
 	observer   Observer
-	active     atomic.Pointer[activeView]
+	active     atomic.Pointer[view]
 
-	floods    flood.Limits
+	views     viewMaker // only Use uses it
 	memoryLow func() bool
-	budgets   map[string]*flood.Budget // of new keys, by policy ID; only Use changes it
 
 	explaining chan struct{} // holds one element during an explanation
-}
-
-// activeView is the view that decisions use, with the series that count them.
-type activeView struct {
-	*view
-	series viewMetrics
 }
 
 // New returns an engine without plans. Decide returns limiter.ErrNotReady until Use.
@@ -138,11 +131,11 @@ func New(o Options) *Engine {
 		candidates: newCandidateJudge(o.Store.Evaluate),
 		tracer:     o.Tracer,
 		observer:   o.Observer,
-		floods:     o.Floods,
 		memoryLow:  o.MemoryLow,
 
 		explaining: make(chan struct{}, 1),
 	}
+	e.views = viewMaker{series: &e.metrics.series, floods: o.Floods, now: o.Now}
 	o.Registerer.MustRegister(liveExceptions{snapshot: e.Snapshot, now: e.now})
 	return e
 }
@@ -150,19 +143,13 @@ func New(o Options) *Engine {
 // Use replaces the snapshot for all decisions that start after it returns. It must not
 // be called concurrently with itself.
 func (e *Engine) Use(snapshot *plan.Snapshot) {
-	previous := e.active.Load()
-	if previous == nil {
-		previous = &activeView{}
-	}
-	next := &activeView{view: newView(snapshot, previous.view, e.now)}
-	next.series = e.metrics.forView(next.view, previous.series)
-	e.budgets = next.setBudgets(e.budgets, e.floods)
+	next, removed := e.views.next(snapshot, e.active.Load())
 	e.active.Store(next)
 	if e.slices != nil {
 		e.slices.Retain(next.isCurrent)
 	}
-	if previous.view != nil {
-		e.metrics.forget(previous.series, next.view)
+	for _, p := range removed {
+		e.metrics.series.remove(p.series)
 	}
 }
 
@@ -214,24 +201,24 @@ func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, purpo
 	e.log.write(ctx, check, ev.decided(), decision)
 	if ev.err != nil && decision.Degraded != "" {
 		e.log.degraded(ctx, ev.err, decision)
-		e.metrics.countDegraded(ev, v.series)
+		e.metrics.countDegraded(ev)
 	}
 	if len(ev.unchecked) > 0 {
 		e.log.unchecked(ev.unchecked)
-		e.metrics.countUnchecked(ev, v.series, check.IsPeek())
+		e.metrics.countUnchecked(ev, check.IsPeek())
 	}
 	if !check.IsPeek() {
 		ev.markSightings(&check.Attributes)
-		e.metrics.count(ev, v.series, decision)
-		e.metrics.countHolds(ev, v.series)
+		e.metrics.count(ev, decision)
+		e.metrics.countHolds(ev)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 		if e.observer != nil {
 			ev.observe(e.observer, start)
 		}
-		e.candidates.judge(ctx, ev, v.series)
+		e.candidates.judge(ctx, ev)
 	}
 	if ev.mustWithdraw(ctx, decision) {
-		e.withdraw(ctx, ev, v.series)
+		e.withdraw(ctx, ev)
 		return nil, ctx.Err()
 	}
 	ev.release()
@@ -241,10 +228,10 @@ func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, purpo
 // decide finds the policies of the valid check, evaluates them and judges the reply. A canceled caller gets
 // no decision, unless the decision lists charges that Redis did not confirm.
 func (e *Engine) decide(
-	ctx context.Context, v *activeView, check *limiter.Check, purpose *purpose, ev *evaluation, start time.Time,
+	ctx context.Context, v *view, check *limiter.Check, purpose *purpose, ev *evaluation, start time.Time,
 ) (*limiter.Decision, error) {
 	check.Attributes.Normalize()
-	if err := ev.find(v.view, check); err != nil {
+	if err := ev.find(v, check); err != nil {
 		return nil, err
 	}
 	ev.addPolicies(check)
@@ -258,7 +245,7 @@ func (e *Engine) decide(
 		ev.protect(e.memoryLow(), start)
 		e.evaluate(ctx, ev)
 	}
-	unsent := e.spendCharges(ctx, ev.charges, v.series, start)
+	unsent := e.spendCharges(ctx, ev.charges, start)
 	if ev.err != nil && errors.Is(ctx.Err(), context.Canceled) && unsent == nil {
 		return nil, ctx.Err()
 	}
@@ -291,22 +278,22 @@ func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
 
 // spendCharges makes the charges of a check, even if the caller has canceled: the request is over. It returns
 // the charges that Redis did not confirm. charges may be nil.
-func (e *Engine) spendCharges(ctx context.Context, charges *operations, series viewMetrics, start time.Time) []limiter.Commit {
-	if charges == nil || e.charge(context.WithoutCancel(ctx), charges, series, start) == nil {
+func (e *Engine) spendCharges(ctx context.Context, charges *operations, start time.Time) []limiter.Commit {
+	if charges == nil || e.charge(context.WithoutCancel(ctx), charges, start) == nil {
 		return nil
 	}
 	return charges.unsent()
 }
 
 // charge makes the charges and counts them.
-func (e *Engine) charge(ctx context.Context, charges *operations, series viewMetrics, start time.Time) error {
+func (e *Engine) charge(ctx context.Context, charges *operations, start time.Time) error {
 	charges.call.Draw = e.draw()
 	charges.protect(e.memoryLow(), start)
 	if err := e.change(ctx, charges, "charge"); err != nil {
 		return err
 	}
 	charges.countNewKeys(start)
-	e.metrics.countCharges(charges, series)
+	e.metrics.countCharges(charges)
 	return nil
 }
 
@@ -336,10 +323,10 @@ func (ev *evaluation) mustWithdraw(ctx context.Context, d *limiter.Decision) boo
 
 // withdraw cancels the holds of a reserve whose caller has canceled: it does not learn of them, so it cannot commit
 // them. They are counted as reserved and canceled.
-func (e *Engine) withdraw(ctx context.Context, ev *evaluation, series viewMetrics) {
+func (e *Engine) withdraw(ctx context.Context, ev *evaluation) {
 	taken := ev.cancellations()
 	if e.change(context.WithoutCancel(ctx), taken, "withdraw") == nil {
-		e.metrics.countCommits(taken, series)
+		e.metrics.countCommits(taken)
 	}
 	taken.release()
 	ev.release()

@@ -77,7 +77,7 @@ func (s *search) findMatching(v *view, check *limiter.Check) {
 	s.demands = v.demandsOfMatches(s.demands, s.matches, a)
 	without := withoutShare(s.demands)
 	for _, m := range s.matches {
-		p := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor, hits: check.HitsOf(m.Descriptor), match: m.Match}
+		p := applicable{policy: v.policies.Get(m.Plan), descriptor: m.Descriptor, hits: check.HitsOf(m.Descriptor), match: m.Match}
 		earlier := s.foundBy(&p)
 		if earlier != nil && !earlier.failed {
 			continue

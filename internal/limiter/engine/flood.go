@@ -10,22 +10,14 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// setBudgets gives each policy of the view its budget of new keys, and returns the budgets by policy
-// ID. A policy keeps what it has counted when it is edited.
-func (v *view) setBudgets(previous map[string]*flood.Budget, limits flood.Limits) map[string]*flood.Budget {
-	budgets := make(map[string]*flood.Budget, len(v.policies))
-	for _, p := range v.policies {
-		if p.newKeys == nil { // no decision has seen the policy yet
-			now := time.Now() //nolint:forbidigo // as in Decide
-			if before := previous[p.id]; before != nil {
-				p.newKeys = before.ForLongest(p.longestState(), now)
-			} else {
-				p.newKeys = flood.NewBudget(limits, p.longestState(), now)
-			}
-		}
-		budgets[p.id] = p.newKeys
+// newBudget returns the budget of new keys of the policy. It keeps what the policy has counted before its edit; before
+// is nil for a new policy.
+func (p *policy) newBudget(before *policy, limits flood.Limits) *flood.Budget {
+	now := time.Now() //nolint:forbidigo // as in Decide
+	if before != nil {
+		return before.newKeys.ForLongest(p.longestState(), now)
 	}
-	return budgets
+	return flood.NewBudget(limits, p.longestState(), now)
 }
 
 // longestState returns the longest life of a state of the policy.

@@ -26,7 +26,7 @@ const (
 )
 
 // countHolds counts what a decision has done with holds. Participants that peek are not counted.
-func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
+func (m *metrics) countHolds(ev *evaluation) {
 	if ev.reply == nil || ev.reply.FromCache || ev.reply.FromSlice {
 		return
 	}
@@ -36,7 +36,7 @@ func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
 		if entry.Peek || r == nil {
 			continue
 		}
-		pm := series[op.policy]
+		pm := op.policy.series
 		pm.countSettled(op, r)
 		switch {
 		case entry.Action != quota.Reserve:
@@ -61,9 +61,9 @@ func (pm *policyMetrics) countSettled(op operation, r *quota.EntryReply) {
 }
 
 // countCommits counts the outcomes of a commit.
-func (m *metrics) countCommits(o *operations, series viewMetrics) {
+func (m *metrics) countCommits(o *operations) {
 	for _, op := range o.all() {
-		m.countCommit(series[op.policy], op)
+		m.countCommit(op.policy.series, op)
 	}
 }
 
@@ -89,9 +89,9 @@ func (m *metrics) countCommit(pm *policyMetrics, op operation) {
 }
 
 // countRenewals counts the outcomes of a renewal.
-func (m *metrics) countRenewals(o *operations, series viewMetrics) {
+func (m *metrics) countRenewals(o *operations) {
 	for _, op := range o.all() {
-		pm := series[op.policy]
+		pm := op.policy.series
 		pm.countSettled(op, op.reply)
 		outcome := outcomeRenewed
 		if op.reply.Hold == quota.HoldMissing {
@@ -102,10 +102,10 @@ func (m *metrics) countRenewals(o *operations, series viewMetrics) {
 }
 
 // countCharges counts the outcomes of charges, and of the commits among them.
-func (m *metrics) countCharges(o *operations, series viewMetrics) {
-	m.countIgnoredLimits(o, series)
+func (m *metrics) countCharges(o *operations) {
+	m.countIgnoredLimits(o)
 	for _, op := range o.all() {
-		pm := series[op.policy]
+		pm := op.policy.series
 		pm.countNewKey(op.reply)
 		if op.entry.Action != quota.Charge {
 			m.countCommit(pm, op)

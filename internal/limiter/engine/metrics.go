@@ -5,10 +5,6 @@ package engine
 
 import (
 	"errors"
-	"maps"
-	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,16 +26,14 @@ const (
 
 // metrics holds the metrics of decisions.
 type metrics struct {
-	detail    Detail
-	vectors   [len(counters)]*prometheus.CounterVec
+	series    seriesSet
 	duration  prometheus.Histogram
 	costRatio prometheus.Histogram
 }
 
 func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 	m := &metrics{
-		detail:  detail,
-		vectors: newVectors(r),
+		series: seriesSet{detail: detail, vectors: newVectors(r), owners: map[seriesOwner]*policyMetrics{}},
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
 			Help: "Time from the arrival of a check at the engine to its decision.",
@@ -58,104 +52,6 @@ func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 	return m
 }
 
-// forget deletes the series of owners that the next view no longer has.
-func (m *metrics) forget(previous viewMetrics, next *view) {
-	kept := make(map[seriesOwner]bool, len(next.policies))
-	for _, p := range next.policies {
-		kept[m.detail.owner(p.plan)] = true
-	}
-	for _, series := range previous {
-		if !kept[series.owner] {
-			series.drop()
-		}
-	}
-}
-
-// policyMetrics holds the series of one policy, or of all policies of a Namespace. Each
-// series is created when it is first counted.
-type policyMetrics struct {
-	owner   seriesOwner
-	vectors *[len(counters)]*prometheus.CounterVec
-
-	created atomic.Pointer[map[seriesKey]prometheus.Counter] // a new map for each new series
-	mu      sync.Mutex                                       // serializes the creation of series
-	dropped bool
-}
-
-// seriesKey identifies a series of a policy.
-type seriesKey struct {
-	counter counter
-	labels  [3]string
-}
-
-// viewMetrics holds the series of the policies of one view.
-type viewMetrics map[*policy]*policyMetrics
-
-// forView returns the series of the policies of the view. Owners that the previous view had
-// keep theirs.
-func (m *metrics) forView(v *view, previous viewMetrics) viewMetrics {
-	byOwner := make(map[seriesOwner]*policyMetrics, len(previous))
-	for _, series := range previous {
-		byOwner[series.owner] = series
-	}
-	series := make(viewMetrics, len(v.policies))
-	for _, p := range v.policies {
-		owner := m.detail.owner(p.plan)
-		if byOwner[owner] == nil {
-			byOwner[owner] = m.newPolicyMetrics(owner)
-		}
-		series[p] = byOwner[owner]
-	}
-	return series
-}
-
-// newPolicyMetrics returns the metrics of an owner without series.
-func (m *metrics) newPolicyMetrics(owner seriesOwner) *policyMetrics {
-	pm := &policyMetrics{owner: owner, vectors: &m.vectors}
-	pm.created.Store(&map[seriesKey]prometheus.Counter{})
-	return pm
-}
-
-// add adds one to the series.
-func (pm *policyMetrics) add(c counter, labels ...string) { pm.addUnits(c, 1, labels...) }
-
-// addUnits adds n to the series. After drop, it counts nothing: a decision that began before may
-// end after it.
-func (pm *policyMetrics) addUnits(c counter, n int64, labels ...string) {
-	if n == 0 {
-		return
-	}
-	if pm.owner.policy == "" && c.namesPart() {
-		labels[0] = ""
-	}
-	key := seriesKey{counter: c}
-	copy(key.labels[:], labels)
-	if series, ok := (*pm.created.Load())[key]; ok {
-		series.Add(float64(n))
-		return
-	}
-	pm.mu.Lock()
-	defer pm.mu.Unlock()
-	if pm.dropped {
-		return
-	}
-	series := pm.vectors[c].WithLabelValues(slices.Concat([]string{pm.owner.namespace, pm.owner.policy}, labels)...)
-	series.Add(float64(n))
-	created := maps.Clone(*pm.created.Load())
-	created[key] = series
-	pm.created.Store(&created)
-}
-
-// drop deletes the series.
-func (pm *policyMetrics) drop() {
-	pm.mu.Lock()
-	defer pm.mu.Unlock()
-	pm.dropped = true
-	for _, vector := range pm.vectors {
-		vector.DeletePartialMatch(pm.owner.labels())
-	}
-}
-
 // countDecision counts what the policy decided, and the limit that denied, if any, and marks a denial for reports.
 func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
 	verdict := verdictAllowed
@@ -172,38 +68,38 @@ func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
 
 // count counts the decision, once per policy and key. Participants that peek are not
 // counted.
-func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision) {
+func (m *metrics) count(ev *evaluation, d *limiter.Decision) {
 	for _, p := range ev.exempt {
-		series[p].add(decisionsTotal, "", verdictExempt)
+		p.series.add(decisionsTotal, "", verdictExempt)
 	}
 	for _, r := range ev.outrightDenials {
-		series[r.policy].countDecision(r.policy, false, "")
+		r.policy.series.countDecision(r.policy, false, "")
 	}
-	m.countFailures(&ev.search, series)
-	m.countIgnoredLimits(&ev.operations, series)
+	m.countFailures(&ev.search)
+	m.countIgnoredLimits(&ev.operations)
 	for i := range ev.participants {
-		m.countOutcome(ev, i, series, d)
+		m.countOutcome(ev, i, d)
 	}
 }
 
 // countFailures counts the expressions that failed.
-func (m *metrics) countFailures(s *search, series viewMetrics) {
+func (m *metrics) countFailures(s *search) {
 	for _, f := range s.failures {
-		series[f.policy].add(failuresTotal, f.field)
+		f.policy.series.add(failuresTotal, f.field)
 	}
 }
 
 // countIgnoredLimits counts the requested limits that were ignored.
-func (m *metrics) countIgnoredLimits(o *operations, series viewMetrics) {
+func (m *metrics) countIgnoredLimits(o *operations) {
 	for _, p := range o.ignoredLimits {
-		series[p].add(ignoredTotal)
+		p.series.add(ignoredTotal)
 	}
 }
 
 // countOutcome counts the outcome of the i-th participant.
-func (m *metrics) countOutcome(ev *evaluation, i int, series viewMetrics, d *limiter.Decision) {
+func (m *metrics) countOutcome(ev *evaluation, i int, d *limiter.Decision) {
 	op, inStore := ev.outcome(i)
-	pt, pm := op.participant, series[op.policy]
+	pt, pm := op.participant, op.policy.series
 	switch {
 	case pt.peek:
 	case inStore:
@@ -225,17 +121,17 @@ func (m *metrics) countOutcome(ev *evaluation, i int, series viewMetrics, d *lim
 }
 
 // countDegraded counts a decision by failureMode for each policy, also of peeks.
-func (m *metrics) countDegraded(ev *evaluation, series viewMetrics) {
+func (m *metrics) countDegraded(ev *evaluation) {
 	for _, op := range ev.all() {
-		series[op.policy].add(degradedTotal, string(op.plan.FailureMode), string(causeOf(ev.err)))
+		op.policy.series.add(degradedTotal, string(op.plan.FailureMode), string(causeOf(ev.err)))
 	}
 }
 
 // countUnchecked counts the policies that were not evaluated, also of peeks.
-func (m *metrics) countUnchecked(ev *evaluation, series viewMetrics, peek bool) {
+func (m *metrics) countUnchecked(ev *evaluation, peek bool) {
 	for i := range ev.unchecked {
 		u := &ev.unchecked[i]
-		pm := series[u.policy]
+		pm := u.policy.series
 		mode, verdict := plan.FailOpen, verdictDegradedAllowed
 		if u.plan.FailureMode == plan.FailClosed {
 			mode = plan.FailClosed

@@ -68,7 +68,7 @@ func (n *nearSearch) add(near *plan.NearMatch) {
 // holdsRepaired reports whether the expression of the near match holds for the request with the
 // repaired field. It is true and not verified if too many expressions were evaluated before.
 func (n *nearSearch) holdsRepaired(near *plan.NearMatch) (holds, verified bool) {
-	p := n.policies[near.Plan]
+	p := n.policies.Get(near.Plan)
 	switch {
 	case near.Field == plan.NoField && near.Plan.Mode != plan.ModeDisabled:
 		// Only the expression does not hold, as the decision found.
@@ -91,7 +91,7 @@ func (n *nearSearch) holdsRepaired(near *plan.NearMatch) (holds, verified bool) 
 func (n *nearSearch) addWithoutMatch() {
 	for _, p := range n.snapshot.Plans() {
 		if len(p.Matches) == 0 && p.Mode != plan.ModeDisabled {
-			n.misses = append(n.misses, limiter.NearMiss{Policy: n.policies[p].id, Reason: limiter.NearByName})
+			n.misses = append(n.misses, limiter.NearMiss{Policy: n.policies.Get(p).id, Reason: limiter.NearByName})
 		}
 	}
 	for _, s := range n.snapshot.Skipped() {
@@ -105,7 +105,7 @@ func (n *nearSearch) addWithoutMatch() {
 
 // reasonOf returns the miss without what the policy wants and the request has.
 func (n *nearSearch) reasonOf(near *plan.NearMatch) limiter.NearMiss {
-	miss := limiter.NearMiss{Policy: n.policies[near.Plan].id, Match: near.Match, Reason: limiter.NearDisabled}
+	miss := limiter.NearMiss{Policy: n.policies.Get(near.Plan).id, Match: near.Match, Reason: limiter.NearDisabled}
 	if near.Plan.Mode != plan.ModeDisabled {
 		miss.Reason, miss.Field = limiter.NearMismatch, cmp.Or(near.Field, plan.FieldWhen)
 	}

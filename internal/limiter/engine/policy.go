@@ -29,8 +29,9 @@ type policy struct {
 	cost           *lazyCost // of commits; nil if they name it
 	hasExpressions bool
 	selectsGroups  bool
-	keyPrice       func() price  // of the expressions of the key and the overrides; computed once
-	newKeys        *flood.Budget // set before the first decision
+	keyPrice       func() price   // of the expressions of the key and the overrides; computed once
+	newKeys        *flood.Budget  // set before the first decision
+	series         *policyMetrics // set before the first decision
 	sightings      traffic.Sightings
 	exceptions     atomic.Pointer[exceptions] // of the current view
 
@@ -44,8 +45,8 @@ type expressionFailure struct {
 	field  string // path of the expression within the policy
 }
 
-func newPolicy(p *plan.Plan) *policy {
-	prepared := &policy{plan: p, id: p.ID(), base: newVariant(p, "", p.Limits), sightings: traffic.NewSightings(p)}
+func newPolicy(id string, p *plan.Plan) *policy {
+	prepared := &policy{plan: p, id: id, base: newVariant(p, "", p.Limits), sightings: traffic.NewSightings(p)}
 	prepared.prepareExpressions()
 	for i := range p.Overrides {
 		o := newOverride(i, &p.Overrides[i])

@@ -51,7 +51,7 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	if err != nil {
 		return nil, err
 	}
-	if err := e.charge(ctx, &ev.operations, v.series, start); err != nil {
+	if err := e.charge(ctx, &ev.operations, start); err != nil {
 		return nil, err
 	}
 	isEmpty := len(ev.participants) == 0 // then nothing is left to charge
@@ -60,16 +60,16 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 		charged.Charged = charged.Charged || op.reply.Hold != quota.HoldMissing
 		charged.Limits = op.appendStates(charged.Limits, op.reply)
 	}
-	e.metrics.countFailures(&ev.search, v.series)
+	e.metrics.countFailures(&ev.search)
 	ev.release()
 	return charged, nil
 }
 
 // findCharged returns an evaluation with the charges of all policies that apply.
-func (v *activeView) findCharged(c *limiter.Charge) (*evaluation, error) {
+func (v *view) findCharged(c *limiter.Charge) (*evaluation, error) {
 	c.Check.Attributes.Normalize()
 	ev := newEvaluation()
-	if err := ev.find(v.view, &c.Check); err != nil {
+	if err := ev.find(v, &c.Check); err != nil {
 		return nil, err
 	}
 	ev.addPolicies(&c.Check)
@@ -121,8 +121,8 @@ func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limi
 		return nil, err
 	}
 	committed = h.committed()
-	e.metrics.countCommits(h.operations, v.series)
-	e.metrics.countFailures(&failed, v.series)
+	e.metrics.countCommits(h.operations)
+	e.metrics.countFailures(&failed)
 	h.release()
 	return committed, nil
 }
@@ -177,7 +177,7 @@ func (e *Engine) Renew(ctx context.Context, r *limiter.Renew) (renewed *limiter.
 		return nil, err
 	}
 	answer, open := h.renewed()
-	e.metrics.countRenewals(h.operations, v.series)
+	e.metrics.countRenewals(h.operations)
 	h.release()
 	if !open && !r.Reservation.Charged && len(r.Reservation.Holds) > 0 {
 		return nil, limiter.ErrReservationEnded
@@ -199,7 +199,7 @@ func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
 
 // findHolds returns the holds of the reservation, with the limits that are now in force. entryOf
 // returns what the call does with the hold of a policy, and whether it does anything. Its error ends the call.
-func (v *activeView) findHolds(
+func (v *view) findHolds(
 	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (entry quota.Entry, needed bool, err error),
 ) (*heldPolicies, error) {
 	h := &heldPolicies{holds: r.Holds, operations: newOperations(), revision: v.snapshot.Revision()}

@@ -40,7 +40,7 @@ func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.
 	const keys = plan.MaxMatches // the bit of the key and the overrides, beside the bits of the matches
 	var s scans
 	for i, m := range matches {
-		p := v.policies[m.Plan]
+		p := v.policies.Get(m.Plan)
 		if !p.hasExpressions || m.LeftOut {
 			continue
 		}

@@ -7,48 +7,112 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/flood"
+	"github.com/weir-dev/weir/internal/limiter/persistent"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // view is a snapshot prepared for deciding: arguments of scripts are built once per plan,
-// not per decision.
+// not per decision. It is immutable; the next view shares with it all that did not change.
 type view struct {
-	snapshot *plan.Snapshot
-	policies map[*plan.Plan]*policy
-	groups   map[string]*keyGroups // by Namespace
+	snapshot   *plan.Snapshot
+	policies   persistent.Map[*plan.Plan, *policy]
+	groups     map[string]*keyGroups                // by Namespace
+	exceptions persistent.Map[string, exceptionSet] // by the ID of the policy
 }
 
-// newView prepares the snapshot. Unchanged plans keep their prepared policy, and Namespaces with unchanged key groups
-// their keys, from the previous view, which may be nil. now is the clock by which exceptions end.
-func newView(snapshot *plan.Snapshot, previous *view, now func() time.Time) *view {
+// exceptionSet is the exceptions of one policy, by ID.
+type exceptionSet = persistent.Map[string, *plan.Exception]
+
+// viewMaker makes views. It is not safe for concurrent use.
+type viewMaker struct {
+	series *seriesSet
+	floods flood.Limits
+	now    func() time.Time // the clock by which exceptions end
+}
+
+// viewUpdate makes a view out of an earlier one.
+type viewUpdate struct {
+	*view
+	*viewMaker
+
+	changed map[string]*policy // policies whose plan or exceptions have changed, by ID; nil for one that does not exist
+	removed []*policy          // policies of the earlier view, also ones whose plan has changed
+}
+
+// next returns the view of a snapshot, and the policies of the previous view that are not in it. Unchanged plans keep
+// their prepared policy, and Namespaces with unchanged key groups their keys. previous may be nil. The cost is
+// proportional to the number of changes.
+func (m *viewMaker) next(snapshot *plan.Snapshot, previous *view) (next *view, removed []*policy) {
 	if previous == nil {
 		previous = &view{}
 	}
-	v := &view{
-		snapshot: snapshot, policies: make(map[*plan.Plan]*policy, len(snapshot.Plans())),
-		groups: newKeyGroups(snapshot, previous.groups),
+	u := viewUpdate{viewMaker: m, changed: map[string]*policy{}, view: &view{
+		snapshot: snapshot, policies: previous.policies, groups: previous.groups, exceptions: previous.exceptions,
+	}}
+	if previous.snapshot == nil || !snapshot.HasGroupsOf(previous.snapshot) {
+		u.groups = newKeyGroups(snapshot, previous.groups)
 	}
-	for _, p := range snapshot.Plans() {
-		if previous.policies[p] != nil {
-			v.policies[p] = previous.policies[p]
-		} else {
-			v.policies[p] = newPolicy(p)
-		}
+	for id, change := range snapshot.ChangedPlans(previous.snapshot) {
+		u.replace(id, change)
 	}
-	v.setExceptions(now)
-	return v
+	for id, change := range snapshot.ChangedExceptions(previous.snapshot) {
+		u.replaceException(id, change)
+	}
+	for id, p := range u.changed {
+		u.setExceptions(id, p)
+	}
+	return u.view, u.removed
 }
 
-// setExceptions gives each policy its exceptions. A policy that the previous view has, too, uses them at once.
-func (v *view) setExceptions(now func() time.Time) {
-	byPolicy := map[string][]*plan.Exception{}
-	for _, e := range v.snapshot.Exceptions() {
-		byPolicy[e.PolicyID()] = append(byPolicy[e.PolicyID()], e)
+// replace prepares the changed plan.
+func (u *viewUpdate) replace(id string, plans persistent.Change[*plan.Plan]) {
+	before := u.policies.Get(plans.Before)
+	if before != nil {
+		u.policies = u.policies.Without(plans.Before)
+		u.removed = append(u.removed, before)
 	}
-	for p, prepared := range v.policies {
-		prepared.exceptions.Store(newExceptions(p, byPolicy[prepared.id], prepared.exceptions.Load(), now))
+	if plans.After == nil {
+		return
 	}
+	p := newPolicy(id, plans.After)
+	p.series = u.series.add(plans.After)
+	p.newKeys = p.newBudget(before, u.floods)
+	u.policies = u.policies.With(plans.After, p)
+	u.changed[id] = p
+}
+
+// replaceException gives the exception to its policy.
+func (u *viewUpdate) replaceException(id string, exceptions persistent.Change[*plan.Exception]) {
+	if e := exceptions.Before; e != nil {
+		u.setExceptionsOf(e.PolicyID(), u.exceptions.Get(e.PolicyID()).Without(id))
+	}
+	if e := exceptions.After; e != nil {
+		u.setExceptionsOf(e.PolicyID(), u.exceptions.Get(e.PolicyID()).With(id, e))
+	}
+}
+
+func (u *viewUpdate) setExceptionsOf(policy string, all exceptionSet) {
+	if all.Len() == 0 {
+		u.exceptions = u.exceptions.Without(policy)
+	} else {
+		u.exceptions = u.exceptions.With(policy, all)
+	}
+	u.changed[policy] = u.policies.Get(u.snapshot.Lookup(policy))
+}
+
+// setExceptions gives the policy, which may be nil, its exceptions. A policy that the previous view has, too, uses them at
+// once.
+func (u *viewUpdate) setExceptions(id string, p *policy) {
+	if p == nil {
+		return
+	}
+	var all []*plan.Exception
+	for _, e := range u.exceptions.Get(id).All() {
+		all = append(all, e)
+	}
+	p.exceptions.Store(newExceptions(p.plan, all, p.exceptions.Load(), u.now))
 }
 
 // isCurrent reports whether the view has the policy that stores know as p.
@@ -59,7 +123,7 @@ func (v *view) isCurrent(p *quota.Policy) bool {
 
 // policyOf returns the policy with the ID, or a *limiter.UnknownPolicyError.
 func (v *view) policyOf(id string) (*policy, error) {
-	if p := v.policies[v.snapshot.Lookup(id)]; p != nil {
+	if p := v.policies.Get(v.snapshot.Lookup(id)); p != nil {
 		return p, nil
 	}
 	return nil, &limiter.UnknownPolicyError{Policy: id}

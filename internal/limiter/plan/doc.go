@@ -6,7 +6,7 @@
 //
 // A plan is where the operator and the decisions of Weir meet: internal/compile builds it
 // from a RateLimitPolicy, package engine decides by it. The package therefore imports only
-// the standard library and depends on neither Kubernetes nor Redis. A plan never changes
+// the standard library and package persistent, and depends on neither Kubernetes nor Redis. A plan never changes
 // after it was built, so any number of goroutines may read it without a lock.
 //
 // Reading order:
@@ -34,8 +34,9 @@
 //	values.go      the values of a query, of cookies and of lists in headers
 //	claims.go      the claims of a token
 //	attributes.go  the facts of a request, and their normalization
-//	snapshot.go    a set of plans, with
-//	index.go         the index of their matches, and
+//	snapshot.go    an immutable set of records, with
+//	recordset.go     the records of each kind,
+//	index.go         the index of the matches of plans, and
 //	split.go         how the index divides them
 //	nearmatch.go     matches that hold except for one field
 //	budget.go      how many records may be published

@@ -5,20 +5,14 @@ package plan
 
 // Candidates returns the number of matches that the index finds for a request.
 func Candidates(plans []*Plan, a *Attributes) int {
-	x := newIndex(plans)
-	return len(x.root.find(nil, a))
+	return NewSnapshot(1, plans).Candidates(a)
 }
 
-// IndexCopies returns the number of copies of matches in the index.
-func IndexCopies(plans []*Plan) int { return newIndex(plans).root.copies() }
+// Candidates returns the number of matches that the index finds for a request.
+func (s *Snapshot) Candidates(a *Attributes) int { return len(s.index.root.find(nil, a)) }
 
-func (n *node) copies() int {
-	if n.split == nil {
-		return len(n.matches)
-	}
-	total := n.split.rest.copies()
-	for _, group := range n.split.groups {
-		total += group.copies()
-	}
-	return total
+// IndexCopies returns the number of copies of matches in the index.
+func (s *Snapshot) IndexCopies() (n int) {
+	s.index.root.visit(func(*candidate) { n++ })
+	return n
 }

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"sync"
 )
@@ -12,55 +13,92 @@ import (
 // index finds the matches that may hold for a request. It is a tree: many matches are
 // divided into groups by the fact that distinguishes them best, and the groups again by
 // other facts. So a decision evaluates only a few matches, for any number of policies for
-// other requests.
+// other requests. It is immutable: a change of a plan copies the nodes on the way to its matches.
 type index struct{ root *node }
 
 // candidate is one match of one plan.
 type candidate struct {
-	rank     int // of the plan, in the order of IDs
 	position int // in Plan.Matches
 	plan     *Plan
 	match    *Match
 }
 
-// node is a set of matches, as a list or divided into groups.
+// node is a set of matches, as a list or divided into groups. The nil node is empty.
 type node struct {
 	matches []*candidate
 	split   *split
+	size    int32 // matches, each once
+	limit   int32 // a node with more matches is built anew
 }
 
 const (
 	// maxUnsplit is the number of matches that are evaluated one by one.
 	maxUnsplit = 8
-	// maxCopies bounds the average number of copies of a match: it is copied into the
-	// group of each of its hosts, within each of these into the group of each of its
-	// paths, and so on.
+	// maxCopies bounds the copies of a match: it is copied into the group of each of its hosts, within each
+	// of these into the group of each of its paths, and so on.
 	maxCopies = MaxPatterns * MaxPatterns
 )
 
-func newIndex(plans []*Plan) index {
-	var all []*candidate
-	for rank, p := range plans {
-		if p.Mode == ModeDisabled {
+// with returns the index with the changed plans of the set, by ID; nil stands for a removed one.
+func (x index) with(before *recordSet[*Plan], changed map[string]*Plan) index {
+	// To build the index costs less than many changes.
+	if len(changed) > before.byID.Len()/4 {
+		after := before.with(changed)
+		return newIndex(after.byID.All())
+	}
+	for id, p := range changed {
+		was := before.byID.Get(id)
+		if was == p {
 			continue
 		}
-		for i := range p.Matches {
-			all = append(all, &candidate{rank: rank, position: i, plan: p, match: &p.Matches[i]})
+		for _, c := range candidatesOf(was) {
+			x.root = x.root.without(c, 0)
+		}
+		for _, c := range candidatesOf(p) {
+			x.root = x.root.with(c, 0)
 		}
 	}
-	return index{newNode(all, []fact{factTarget, factHost, factPath, factDescriptor, factHeader, factQueryParameter, factDomain, factMethod}, maxCopies)}
+	return x
+}
+
+func newIndex(plans iter.Seq2[string, *Plan]) index {
+	var all []*candidate
+	for _, p := range plans {
+		all = append(all, candidatesOf(p)...)
+	}
+	return index{newNode(all, 0)}
+}
+
+// candidatesOf returns the matches of the plan, none of a disabled plan. p may be nil.
+func candidatesOf(p *Plan) (all []*candidate) {
+	if p == nil || p.Mode == ModeDisabled {
+		return nil
+	}
+	for i := range p.Matches {
+		all = append(all, &candidate{position: i, plan: p, match: &p.Matches[i]})
+	}
+	return all
 }
 
 // newNode divides the matches by the fact that leaves the fewest candidates, if any fact
-// leaves fewer.
-func newNode(matches []*candidate, facts []fact, copiesPerMatch int) *node {
-	if len(matches) <= maxUnsplit {
-		return &node{matches: matches}
+// leaves fewer. used are the facts by which the levels above are divided.
+func newNode(matches []*candidate, used facts) *node {
+	if len(matches) == 0 {
+		return nil
 	}
+	n := &node{size: int32(len(matches)), limit: maxUnsplit} //nolint:gosec // fewer than 2^31
+	if len(matches) <= maxUnsplit {
+		n.matches = matches
+		return n
+	}
+	n.limit = 2 * n.size
 	var best *grouping
-	for _, f := range facts {
-		g := f.group(matches)
-		if g.largest < len(matches) && g.copies <= copiesPerMatch*len(matches) && (best == nil || g.largest < best.largest) {
+	for f := range endOfFacts {
+		if used.has(f) {
+			continue
+		}
+		g := f.group(matches, used)
+		if g.largest < len(matches) && (best == nil || g.largest < best.largest) {
 			best = g
 		}
 		if best != nil && best.largest <= maxUnsplit {
@@ -68,16 +106,87 @@ func newNode(matches []*candidate, facts []fact, copiesPerMatch int) *node {
 		}
 	}
 	if best == nil {
-		return &node{matches: matches}
+		n.matches = matches
+	} else {
+		n.split = newSplit(best, used)
 	}
-	copiesPerMatch = copiesPerMatch * len(matches) / best.copies
-	others := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool { return f == best.by })
-	s := &split{by: best.by, groups: make(map[Entry]*node, len(best.groups)), names: best.names, lengths: best.lengths, longest: best.longest}
-	for value, group := range best.groups {
-		s.groups[value] = newNode(group, others, copiesPerMatch)
+	return n
+}
+
+// with returns the node with one more match.
+func (n *node) with(c *candidate, used facts) *node {
+	if n == nil {
+		return newNode([]*candidate{c}, used)
 	}
-	s.rest = newNode(best.rest, others, copiesPerMatch)
-	return &node{split: s}
+	if n.size >= n.limit {
+		return newNode(append(n.all(), c), used)
+	}
+	next := &node{size: n.size + 1, limit: n.limit}
+	if n.split != nil {
+		next.split = n.split.with(c, used)
+	} else {
+		next.matches = append(slices.Clip(n.matches), c)
+	}
+	return next
+}
+
+// without returns the node without the match, or n itself if it does not have the match.
+func (n *node) without(c *candidate, used facts) *node {
+	if n == nil {
+		return nil
+	}
+	next := &node{size: n.size - 1, limit: n.limit}
+	if n.split != nil {
+		if next.split = n.split.without(c, used); next.split == n.split {
+			return n
+		}
+	} else {
+		at := slices.IndexFunc(n.matches, c.isSame)
+		if at < 0 {
+			return n
+		}
+		next.matches = slices.Concat(n.matches[:at], n.matches[at+1:])
+	}
+	if next.size <= maxUnsplit/2 {
+		return newNode(next.all(), used)
+	}
+	return next
+}
+
+// isSame reports whether the two are the same match of the same plan.
+func (c *candidate) isSame(other *candidate) bool {
+	return c.plan == other.plan && c.position == other.position
+}
+
+// all returns the matches, each once.
+func (n *node) all() []*candidate {
+	if n.split == nil {
+		return slices.Clone(n.matches)
+	}
+	all, seen := make([]*candidate, 0, n.size), make(map[*candidate]bool, n.size)
+	n.visit(func(c *candidate) {
+		if !seen[c] {
+			seen[c] = true
+			all = append(all, c)
+		}
+	})
+	return all
+}
+
+// visit calls do for each copy of a match.
+func (n *node) visit(do func(*candidate)) {
+	if n == nil {
+		return
+	}
+	for _, c := range n.matches {
+		do(c)
+	}
+	if n.split != nil {
+		n.split.rest.visit(do)
+		for _, group := range n.split.groups.All() {
+			group.visit(do)
+		}
+	}
 }
 
 // candidates pools the memory for the candidates of a request.
@@ -91,7 +200,7 @@ func (x *index) appendMatches(found []Found, a *Attributes) []Found {
 	*buffer = x.root.find((*buffer)[:0], a)
 	matches := *buffer
 	// A match is found twice if two of its hosts lead to it.
-	slices.SortFunc(matches, func(a, b *candidate) int { return cmp.Or(a.rank-b.rank, a.position-b.position) })
+	slices.SortFunc(matches, func(a, b *candidate) int { return cmp.Or(compareIDs(a.plan, b.plan), a.position-b.position) })
 	var r room
 	for len(matches) > 0 {
 		plan := matches[0].plan

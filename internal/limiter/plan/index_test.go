@@ -381,10 +381,16 @@ func TestIndexIsBounded(t *testing.T) {
 		}
 		return words
 	}
-	copies := plan.IndexCopies(plansWith(func(i int) plan.Match {
+	all := plansWith(func(i int) plan.Match {
 		return plan.Match{Hosts: list(32, "h%d.example", i), Paths: list(32, "/%d", 3*i), Methods: list(16, "M%d", 7*i)}
-	}, plans))
-	NewWithT(t).Expect(copies).To(BeNumerically("<=", plans*plan.MaxPatterns*plan.MaxPatterns))
+	}, plans)
+	var oneByOne *plan.Snapshot
+	for _, p := range all {
+		oneByOne = oneByOne.With(1, map[string]plan.Record{p.ID(): p})
+	}
+	for _, s := range []*plan.Snapshot{plan.NewSnapshot(1, all), oneByOne} {
+		NewWithT(t).Expect(s.IndexCopies()).To(BeNumerically("<=", plans*plan.MaxPatterns*plan.MaxPatterns))
+	}
 }
 
 // The cost of finding the plans of a request is independent of the number of other plans.

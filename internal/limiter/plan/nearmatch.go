@@ -23,7 +23,7 @@ type NearMatch struct {
 // IDs, also of disabled plans. It looks at every plan, without the index.
 func (s *Snapshot) NearMatches(a *Attributes) iter.Seq[NearMatch] {
 	return func(yield func(NearMatch) bool) {
-		for _, p := range s.plans {
+		for _, p := range s.Plans() {
 			for i := range p.Matches {
 				field, near := p.Matches[i].onlyMismatch(a)
 				if near && !yield(NearMatch{Plan: p, Match: i, Field: field}) {

@@ -4,9 +4,11 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -133,6 +135,22 @@ type Plan struct {
 
 // ID returns "<namespace>/<name>", the name callers use.
 func (p *Plan) ID() string { return p.Namespace + "/" + p.Name }
+
+// compareIDs compares the IDs of two plans without making them.
+func compareIDs(a, b *Plan) int {
+	common := min(len(a.Namespace), len(b.Namespace))
+	if c := strings.Compare(a.Namespace[:common], b.Namespace[:common]); c != 0 {
+		return c
+	}
+	switch {
+	case len(a.Namespace) > common:
+		return cmp.Compare(a.Namespace[common], '/')
+	case len(b.Namespace) > common:
+		return cmp.Compare('/', b.Namespace[common])
+	default:
+		return strings.Compare(a.Name, b.Name)
+	}
+}
 
 // Source implements Record.
 func (p *Plan) Source() (uid string, generation int64) { return p.UID, p.Generation }

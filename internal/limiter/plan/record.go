@@ -3,10 +3,7 @@
 
 package plan
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Record is what the registry carries from the leader to the replicas: a *Plan, a *KeyGroup or an *Exception. It is
 // immutable once it is published.
@@ -82,20 +79,4 @@ func UsageOf(id string, size int) Usage {
 	default:
 		return Usage{Bytes: size, Policies: 1}
 	}
-}
-
-// sortedByID returns the records in the order of their IDs, and by ID. It makes each ID once.
-func sortedByID[R Record](records []R) (sorted []R, byID map[string]R) {
-	sorted, byID = make([]R, 0, len(records)), make(map[string]R, len(records))
-	ids := make([]string, 0, len(records))
-	for _, r := range records {
-		id := r.ID()
-		ids = append(ids, id)
-		byID[id] = r
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		sorted = append(sorted, byID[id])
-	}
-	return sorted, byID
 }

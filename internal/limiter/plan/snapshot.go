@@ -3,15 +3,20 @@
 
 package plan
 
-// Snapshot is an immutable set of records with the index that finds the plans
-// of a request. A replica replaces its snapshot as a whole.
+import (
+	"iter"
+
+	"github.com/weir-dev/weir/internal/limiter/persistent"
+)
+
+// Snapshot is an immutable set of records with the index that finds the plans of a request. A replica
+// replaces its snapshot as a whole; the next one shares with it all that did not change.
 type Snapshot struct {
 	revision   int64
-	plans      []*Plan // sorted by ID
-	byID       map[string]*Plan
+	plans      recordSet[*Plan]
 	index      index
-	groups     []*KeyGroup  // sorted by ID
-	exceptions []*Exception // sorted by ID
+	groups     recordSet[*KeyGroup]
+	exceptions recordSet[*Exception]
 	skipped    []Skipped
 }
 
@@ -27,32 +32,40 @@ type Skipped struct {
 // NewSnapshotOf returns a snapshot of records of all kinds at a revision of the registry. They must
 // have distinct IDs and must not change afterwards.
 func NewSnapshotOf(revision int64, records []Record) *Snapshot {
-	var plans []*Plan
-	var groups []*KeyGroup
-	var exceptions []*Exception
+	byID := make(map[string]Record, len(records))
 	for _, r := range records {
-		switch r := r.(type) {
-		case *Plan:
-			plans = append(plans, r)
-		case *KeyGroup:
-			groups = append(groups, r)
-		case *Exception:
-			exceptions = append(exceptions, r)
-		}
+		byID[r.ID()] = r
 	}
-	s := NewSnapshot(revision, plans)
-	s.groups, _ = sortedByID(groups)
-	s.exceptions, _ = sortedByID(exceptions)
-	return s
+	var none *Snapshot
+	return none.With(revision, byID)
 }
 
 // NewSnapshot returns a snapshot of plans alone at a revision of the registry. The plans must
 // have distinct IDs and must not change afterwards.
 func NewSnapshot(revision int64, plans []*Plan) *Snapshot {
-	s := &Snapshot{revision: revision}
-	s.plans, s.byID = sortedByID(plans)
-	s.index = newIndex(s.plans)
-	return s
+	records := make([]Record, len(plans))
+	for i, p := range plans {
+		records[i] = p
+	}
+	return NewSnapshotOf(revision, records)
+}
+
+// With returns the snapshot at another revision, in which the records with these IDs differ; nil removes a record.
+// The receiver may be nil, for a snapshot without records. The list of skipped records stays. It costs the same for any
+// number of unchanged records.
+func (s *Snapshot) With(revision int64, changed map[string]Record) *Snapshot {
+	if s == nil {
+		s = &Snapshot{}
+	}
+	plans := ofKind[*Plan](KindPlan, changed)
+	return &Snapshot{
+		revision:   revision,
+		skipped:    s.skipped,
+		plans:      s.plans.with(plans),
+		index:      s.index.with(&s.plans, plans),
+		groups:     s.groups.with(ofKind[*KeyGroup](KindKeyGroup, changed)),
+		exceptions: s.exceptions.with(ofKind[*Exception](KindException, changed)),
+	}
 }
 
 // WithSkipped returns the snapshot with the list of records that were not loaded, for reports. It
@@ -68,18 +81,55 @@ func (s *Snapshot) Skipped() []Skipped { return s.skipped }
 // Revision returns the revision of the registry that the snapshot contains.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
-// Plans returns all plans in the order of their IDs. The caller must not
-// change the slice.
-func (s *Snapshot) Plans() []*Plan { return s.plans }
+// Plans returns all plans in the order of their IDs. The caller must not change the slice. The first call for a
+// snapshot with other plans than the one before sorts them.
+func (s *Snapshot) Plans() []*Plan { return s.plans.list() }
 
 // Groups returns all key groups in the order of their IDs. The caller must not change the slice.
-func (s *Snapshot) Groups() []*KeyGroup { return s.groups }
+func (s *Snapshot) Groups() []*KeyGroup { return s.groups.list() }
 
 // Exceptions returns all exceptions in the order of their IDs, ended ones too. The caller must not change the slice.
-func (s *Snapshot) Exceptions() []*Exception { return s.exceptions }
+func (s *Snapshot) Exceptions() []*Exception { return s.exceptions.list() }
 
 // Lookup returns the plan with the ID, or nil.
-func (s *Snapshot) Lookup(id string) *Plan { return s.byID[id] }
+func (s *Snapshot) Lookup(id string) *Plan { return s.plans.byID.Get(id) }
+
+// Has reports whether the snapshot has the record with the ID, of any kind.
+func (s *Snapshot) Has(id string) bool {
+	switch KindOf(id) {
+	case KindKeyGroup:
+		return s.groups.byID.Has(id)
+	case KindException:
+		return s.exceptions.byID.Has(id)
+	default:
+		return s.plans.byID.Has(id)
+	}
+}
+
+// ChangedPlans returns the plans that differ from the ones of another snapshot, which may be nil, by ID. It costs the same
+// for any number of equal plans if one of the snapshots was made from the other.
+func (s *Snapshot) ChangedPlans(before *Snapshot) iter.Seq2[string, persistent.Change[*Plan]] {
+	if before == nil {
+		before = &Snapshot{}
+	}
+	return s.plans.changes(&before.plans)
+}
+
+// ChangedExceptions is ChangedPlans for exceptions.
+func (s *Snapshot) ChangedExceptions(before *Snapshot) iter.Seq2[string, persistent.Change[*Exception]] {
+	if before == nil {
+		before = &Snapshot{}
+	}
+	return s.exceptions.changes(&before.exceptions)
+}
+
+// HasGroupsOf reports whether the snapshot has the same key groups as another one.
+func (s *Snapshot) HasGroupsOf(other *Snapshot) bool {
+	for range s.groups.changes(&other.groups) {
+		return false
+	}
+	return true
+}
 
 // Match returns the matches that hold for the normalized attributes, in the order of the
 // plans' IDs. It ignores disabled plans.

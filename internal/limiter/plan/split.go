@@ -4,13 +4,14 @@
 package plan
 
 import (
-	"maps"
 	"slices"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter/persistent"
 )
 
 // fact is a property of a request by which the index divides matches.
-type fact int
+type fact uint8
 
 const (
 	factTarget fact = iota
@@ -21,86 +22,109 @@ const (
 	factQueryParameter
 	factDomain
 	factMethod
+	endOfFacts
 )
+
+// facts is a set of facts, one bit each.
+type facts uint8
+
+func (s facts) has(f fact) bool { return s&(1<<f) != 0 }
+
+func (s facts) with(f fact) facts { return s | 1<<f }
 
 // grouping is a division of matches into groups by one fact.
 type grouping struct {
 	by      fact
 	groups  map[Entry][]*candidate
-	rest    []*candidate // without a condition on the fact
-	names   []string     // of headers, each once
-	lengths []int        // of the prefixes of paths, each once
-	longest int          // the length of the longest host
+	rest    []*candidate // without a condition on the fact, or with too many copies
 	largest int          // the largest group plus the rest: the estimated candidates of a request
-	copies  int          // the number of matches in all groups
 }
 
-// group adds each match to the groups of the values that it requires of the fact. Only
-// descriptor entries, headers and query parameters have keys; the other facts have only values.
-func (f fact) group(matches []*candidate) *grouping {
+// group adds each match to the groups of the values that it requires of the fact.
+func (f fact) group(matches []*candidate, used facts) *grouping {
 	g := &grouping{by: f, groups: map[Entry][]*candidate{}}
 	counts := f.countEntries(matches)
 	for _, c := range matches {
-		switch f {
-		case factTarget:
-			g.addAll(c, TargetTexts(c.match.Targets), func(target string) string { return target })
-		case factHost:
-			g.addAll(c, c.match.Hosts, g.hostValue)
-		case factPath:
-			g.addAll(c, c.match.Paths, g.pathValue)
-		case factMethod:
-			g.addAll(c, c.match.Methods, func(method string) string { return method })
-		case factDomain:
-			g.add(c, Entry{Value: c.match.Domain})
-		case factDescriptor, factHeader, factQueryParameter:
-			g.add(c, rarest(f.entriesOf(c.match), counts))
+		values := f.valuesOf(c.match, used, func(e Entry) int { return counts[e] })
+		if len(values) == 0 {
+			g.rest = append(g.rest, c)
 		}
-	}
-	if f == factHeader {
-		g.names = namesOf(g.groups)
+		for _, value := range values {
+			g.groups[value] = append(g.groups[value], c)
+		}
 	}
 	for _, group := range g.groups {
 		g.largest = max(g.largest, len(group))
-		g.copies += len(group)
 	}
 	g.largest += len(g.rest)
-	g.copies += len(g.rest)
 	return g
 }
 
-// addAll adds the match to the group of each pattern, one of which must hold.
-func (g *grouping) addAll(c *candidate, patterns []string, valueOf func(string) string) {
-	if len(patterns) == 0 {
-		g.rest = append(g.rest, c)
-	}
-	for _, pattern := range patterns {
-		g.add(c, Entry{Value: valueOf(pattern)})
+// valuesOf returns the values of the fact in whose groups the match is; in the rest without any. Only descriptor entries,
+// headers and query parameters have keys; the other facts have only values. Of entries, which must all hold, it takes the
+// one that the fewest matches have.
+func (f fact) valuesOf(m *Match, used facts, count func(Entry) int) []Entry {
+	switch f {
+	case factDomain:
+		if m.Domain == "" {
+			return nil
+		}
+		return []Entry{{Value: m.Domain}}
+	case factDescriptor, factHeader, factQueryParameter:
+		return rarest(f.entriesOf(m), count)
+	default:
+		values := f.patternValues(m)
+		if copiesIn(m, used)*len(values) > maxCopies {
+			return nil
+		}
+		return values
 	}
 }
 
-// add adds the match to the group of the value, or to the rest if the value is empty.
-func (g *grouping) add(c *candidate, value Entry) {
-	if value == (Entry{}) {
-		g.rest = append(g.rest, c)
-		return
+// copiesIn returns an upper bound of the copies of the match in a tree that is divided by these facts.
+func copiesIn(m *Match, used facts) int {
+	copies := 1
+	for f := range endOfFacts {
+		if used.has(f) {
+			copies *= max(1, len(f.patternsOf(m)))
+		}
 	}
-	g.groups[value] = append(g.groups[value], c)
+	return copies
 }
 
-// hostValue returns the host, or the suffix of a wildcard with its dot.
-func (g *grouping) hostValue(pattern string) string {
-	suffix := strings.TrimPrefix(pattern, "*")
-	g.longest = max(g.longest, len(suffix))
-	return suffix
+// patternsOf returns the patterns of the fact, one of which must hold.
+func (f fact) patternsOf(m *Match) []string {
+	switch f {
+	case factTarget:
+		return TargetTexts(m.Targets)
+	case factHost:
+		return m.Hosts
+	case factPath:
+		return m.Paths
+	case factMethod:
+		return m.Methods
+	default:
+		return nil
+	}
 }
 
-// pathValue returns the group of a path pattern: a prefix and the same exact path share one.
-func (g *grouping) pathValue(pattern string) string {
-	prefix, open := strings.CutSuffix(pattern, "*")
-	if open && !slices.Contains(g.lengths, len(prefix)) {
-		g.lengths = append(g.lengths, len(prefix))
+// patternValues returns the values of the groups of the patterns, each once: of a wildcard its suffix with the dot, of a
+// path its prefix, which the same exact path shares.
+func (f fact) patternValues(m *Match) []Entry {
+	patterns := f.patternsOf(m)
+	values := make([]Entry, 0, len(patterns))
+	for _, text := range patterns {
+		switch f {
+		case factHost:
+			text = strings.TrimPrefix(text, "*")
+		case factPath:
+			text = strings.TrimSuffix(text, "*")
+		}
+		if value := (Entry{Value: text}); !slices.Contains(values, value) {
+			values = append(values, value)
+		}
 	}
-	return prefix
+	return values
 }
 
 // entriesOf returns the entries of the fact that must all hold. An element of a list in the value of a header, in
@@ -116,15 +140,6 @@ func (f fact) entriesOf(m *Match) []Entry {
 	default:
 		return nil
 	}
-}
-
-// namesOf returns the keys of the entries, each once.
-func namesOf(groups map[Entry][]*candidate) []string {
-	names := map[string]bool{}
-	for e := range groups {
-		names[e.Key] = true
-	}
-	return slices.Collect(maps.Keys(names))
 }
 
 func firstElements(headers []Entry) []Entry {
@@ -162,24 +177,110 @@ func (f fact) countEntries(matches []*candidate) map[Entry]int {
 
 // rarest returns the entry that the fewest matches have. All entries must hold,
 // so the group of one of them is enough.
-func rarest(entries []Entry, counts map[Entry]int) Entry {
-	var rarest Entry
-	for i, e := range entries {
-		if i == 0 || counts[e] < counts[rarest] {
-			rarest = e
-		}
+func rarest(entries []Entry, count func(Entry) int) []Entry {
+	if len(entries) == 0 {
+		return nil
 	}
-	return rarest
+	return []Entry{slices.MinFunc(entries, func(a, b Entry) int { return count(a) - count(b) })}
 }
 
 // split is a set of matches, divided into groups by one fact.
 type split struct {
 	by      fact
-	groups  map[Entry]*node
-	rest    *node    // matches without a condition on the fact
-	names   []string // of headers, each once
+	groups  persistent.Map[Entry, *node]
+	rest    *node    // matches without a condition on the fact, or with too many copies
+	names   []string // of headers, each once; up to maxNames
 	lengths []int    // of the prefixes of paths, each once
 	longest int      // the length of the longest host
+}
+
+// maxNames is the number of names of headers from which on the index looks up the names that a request has.
+const maxNames = 32
+
+func newSplit(g *grouping, used facts) *split {
+	s := &split{by: g.by, rest: newNode(g.rest, used.with(g.by))}
+	for value, group := range g.groups {
+		s.groups = s.groups.With(value, newNode(group, used.with(g.by)))
+		s.addLookup(value)
+		for _, c := range group {
+			s.addPrefixes(c.match)
+		}
+	}
+	return s
+}
+
+// addLookup records what a request needs to look up to find the group of the value.
+func (s *split) addLookup(value Entry) {
+	if s.by == factHost {
+		s.longest = max(s.longest, len(value.Value))
+	}
+	if s.by == factHeader && len(s.names) <= maxNames && !slices.Contains(s.names, value.Key) {
+		s.names = append(slices.Clip(s.names), value.Key)
+	}
+}
+
+// addPrefixes records the lengths of the prefixes of paths in the match.
+func (s *split) addPrefixes(m *Match) {
+	if s.by != factPath {
+		return
+	}
+	for _, pattern := range m.Paths {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		if open && !slices.Contains(s.lengths, len(prefix)) {
+			s.lengths = append(slices.Clip(s.lengths), len(prefix))
+		}
+	}
+}
+
+// with returns the split with one more match.
+func (s *split) with(c *candidate, used facts) *split {
+	next := *s
+	values := s.by.valuesOf(c.match, used, func(e Entry) int { return s.groups.Get(e).len() })
+	if len(values) == 0 {
+		next.rest = s.rest.with(c, used.with(s.by))
+		return &next
+	}
+	for _, value := range values {
+		next.groups = next.groups.With(value, next.groups.Get(value).with(c, used.with(s.by)))
+		next.addLookup(value)
+	}
+	next.addPrefixes(c.match)
+	return &next
+}
+
+// without returns the split without the match, or s itself if it does not have the match. What addLookup and addPrefixes have
+// recorded stays, which costs a request some lookups.
+func (s *split) without(c *candidate, used facts) *split {
+	next := *s
+	values := s.by.entriesOf(c.match) // the group of one of them has the match
+	if len(values) == 0 {
+		values = s.by.valuesOf(c.match, used, nil)
+	}
+	if len(values) == 0 {
+		next.rest = s.rest.without(c, used.with(s.by))
+	}
+	for _, value := range values {
+		before := next.groups.Get(value)
+		switch after := before.without(c, used.with(s.by)); after {
+		case before:
+		case nil:
+			next.groups = next.groups.Without(value)
+		default:
+			next.groups = next.groups.With(value, after)
+		}
+	}
+	if next.rest == s.rest && next.groups == s.groups {
+		return s
+	}
+	return &next
+}
+
+// len returns the number of matches.
+func (n *node) len() int {
+	if n == nil {
+		return 0
+	}
+	return int(n.size)
 }
 
 // find appends the matches that may hold for the request.
@@ -200,10 +301,10 @@ func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 	case factHost:
 		return s.findHost(found, a)
 	case factPath:
-		found = s.groups[Entry{Value: a.Path}].find(found, a)
+		found = s.groups.Get(Entry{Value: a.Path}).find(found, a)
 		for _, length := range s.lengths {
 			if length < len(a.Path) { // the whole path was looked up above
-				found = s.groups[Entry{Value: a.Path[:length]}].find(found, a)
+				found = s.groups.Get(Entry{Value: a.Path[:length]}).find(found, a)
 			}
 		}
 	case factDescriptor:
@@ -216,9 +317,9 @@ func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 	case factQueryParameter:
 		return s.findQueryParameters(found, a)
 	case factDomain:
-		found = s.groups[Entry{Value: a.Domain}].find(found, a)
+		found = s.groups.Get(Entry{Value: a.Domain}).find(found, a)
 	case factMethod:
-		found = s.groups[Entry{Value: a.Method}].find(found, a)
+		found = s.groups.Get(Entry{Value: a.Method}).find(found, a)
 	}
 	return found
 }
@@ -226,9 +327,9 @@ func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 // findTargets looks up each target, and the whole of one that is a part.
 func (s *split) findTargets(found []*candidate, a *Attributes) []*candidate {
 	for _, t := range a.Targets {
-		found = s.groups[Entry{Value: string(t)}].find(found, a)
+		found = s.groups.Get(Entry{Value: string(t)}).find(found, a)
 		if whole := t.Whole(); whole != t {
-			found = s.groups[Entry{Value: string(whole)}].find(found, a)
+			found = s.groups.Get(Entry{Value: string(whole)}).find(found, a)
 		}
 	}
 	return found
@@ -245,7 +346,7 @@ func (s *split) findHost(found []*candidate, a *Attributes) []*candidate {
 		name = name[extra+dot:]
 	}
 	for name != "" {
-		found = s.groups[Entry{Value: name}].find(found, a)
+		found = s.groups.Get(Entry{Value: name}).find(found, a)
 		i := strings.IndexByte(name[1:], '.')
 		if i < 0 {
 			break
@@ -257,7 +358,7 @@ func (s *split) findHost(found []*candidate, a *Attributes) []*candidate {
 
 // findHeaders looks up each header that a match has, or that the request has if these are fewer.
 func (s *split) findHeaders(found []*candidate, a *Attributes) []*candidate {
-	if len(s.names) > len(a.Headers) {
+	if len(s.names) > min(len(a.Headers), maxNames) {
 		for name := range a.Headers {
 			found = s.findHeader(found, a, name)
 		}
@@ -275,12 +376,12 @@ func (s *split) findHeader(found []*candidate, a *Attributes, name string) []*ca
 	if !present {
 		return found
 	}
-	found = s.groups[Entry{Key: name}].find(found, a)
+	found = s.groups.Get(Entry{Key: name}).find(found, a)
 	if value == "" {
 		return found
 	}
 	if !strings.Contains(value, ",") {
-		return s.groups[Entry{Key: name, Value: value}].find(found, a)
+		return s.groups.Get(Entry{Key: name, Value: value}).find(found, a)
 	}
 	elements := a.elementsOf(name, value)
 	if elements == nil { // unreadable: any of them may be among the elements
@@ -288,7 +389,7 @@ func (s *split) findHeader(found []*candidate, a *Attributes, name string) []*ca
 	}
 	for element := range elements {
 		if element != "" {
-			found = s.groups[Entry{Key: name, Value: element}].find(found, a)
+			found = s.groups.Get(Entry{Key: name, Value: element}).find(found, a)
 		}
 	}
 	return found
@@ -304,7 +405,7 @@ func (s *split) findQueryParameters(found []*candidate, a *Attributes) []*candid
 		return s.findAll(found, a, func(Entry) bool { return true })
 	}
 	for e := range v.allEntries() {
-		found = s.groups[e].find(found, a)
+		found = s.groups.Get(e).find(found, a)
 	}
 	return found
 }
@@ -313,7 +414,7 @@ func (s *split) findQueryParameters(found []*candidate, a *Attributes) []*candid
 // than have room: then the request is denied, see Found.Uncertain, and further ones would only take time.
 func (s *split) findAll(found []*candidate, a *Attributes, selected func(Entry) bool) []*candidate {
 	denying := map[*Plan]bool{}
-	for e, n := range s.groups {
+	for e, n := range s.groups.All() {
 		if !selected(e) {
 			continue
 		}
@@ -344,13 +445,13 @@ func (c *candidate) needsRoom(a *Attributes) bool {
 // to.
 func (s *split) findDescriptor(found []*candidate, a *Attributes, d Descriptor, seen *nodes) []*candidate {
 	for _, e := range d {
-		if n := s.groups[e]; n != nil && seen.add(n) {
+		if n := s.groups.Get(e); n != nil && seen.add(n) {
 			found = n.find(found, a)
 		}
 		if e.Value == "" {
 			continue
 		}
-		if n := s.groups[Entry{Key: e.Key}]; n != nil && seen.add(n) {
+		if n := s.groups.Get(Entry{Key: e.Key}); n != nil && seen.add(n) {
 			found = n.find(found, a)
 		}
 	}

@@ -8,28 +8,30 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"slices"
 
+	"github.com/weir-dev/weir/internal/limiter/persistent"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// loaded is the version of the registry that a replica has loaded. It is immutable.
+// loaded is the version of the registry that a replica has loaded. It is immutable; the next one shares with it all that
+// did not change.
 type loaded struct {
 	version
-	format format
-	sum    uint64
-	items  map[string]item
+	format  format
+	sum     uint64
+	size    int // bytes of all encodings
+	items   persistent.Map[string, item]
+	records *plan.Snapshot // the last records that could be decoded
+	// problems are why encodings cannot be decoded, by field.
+	problems persistent.Map[string, string]
+	skips    skips // the fields with problems
 }
 
-// item is one field of the registry.
+// item is the encoding of one field of the registry.
 type item struct {
 	sum  uint64
-	size int // bytes of the encoding
-	// record is the last record that could be decoded, or nil.
-	record plan.Record
-	// problem is why the encoding cannot be decoded; empty if it can.
-	problem string
+	size int // in bytes
 }
 
 // followState is whether a replica follows the registry and, if not, why. Its text is logged
@@ -74,74 +76,88 @@ func (l *loaded) compare(now *header, accepts func(owner string) bool) followSta
 
 // next returns what the replica has loaded after reading plans, encoded by ID: all of them if
 // all is true, else the changed ones. It returns an error for each plan that cannot be
-// decoded; the last good version of that plan stays. Unchanged plans keep their pointer.
+// decoded; the last good version of that plan stays. Unchanged plans keep their pointer. It costs the same for any number
+// of unread plans.
 func (l *loaded) next(now *header, encoded map[string]string, all bool) (*loaded, []error) {
-	next := &loaded{version: now.version, items: make(map[string]item, len(encoded))}
-	before := map[string]item{}
-	if l != nil {
-		before = l.items
+	if l == nil {
+		l = &loaded{}
 	}
-	if !all {
-		maps.Copy(next.items, before)
-		next.sum = l.sum
+	next := *l
+	next.version = now.version
+	records := map[string]plan.Record{}
+	if all {
+		for id := range l.items.All() {
+			if encoded[id] == "" {
+				next.remove(id, records)
+			}
+		}
 	}
 	var bad []error
 	for id, text := range encoded {
-		if old, ok := next.items[id]; ok {
-			next.sum -= old.sum
-			delete(next.items, id)
-		}
 		if text == "" {
-			continue
+			next.remove(id, records)
+		} else if err := next.set(id, []byte(text), records); err != nil {
+			bad = append(bad, err)
 		}
-		data := []byte(text)
-		sum := digestOf(id, data)
-		it := before[id]
-		if it.sum != sum {
-			var err error
-			if it, err = decodeItem(id, data, it.record); err != nil {
-				bad = append(bad, err)
-			}
-			it.sum, it.size = sum, len(data)
-		}
-		next.items[id] = it
-		next.sum += sum
 	}
-	return next, bad
+	next.records = l.records.With(next.revision, records)
+	if next.problems != l.problems {
+		skipped := next.undecodable()
+		next.records, next.skips = next.records.WithSkipped(skipped), newSkips(skipped)
+	}
+	return &next, bad
 }
 
-// decodeItem decodes one record.
-func decodeItem(id string, data []byte, lastGood plan.Record) (item, error) {
+// remove removes a field, if there is one, and adds that to the changed records.
+func (l *loaded) remove(id string, records map[string]plan.Record) {
+	if !l.items.Has(id) {
+		return
+	}
+	l.count(l.items.Get(id), item{})
+	l.items, l.problems = l.items.Without(id), l.problems.Without(id)
+	records[id] = nil
+}
+
+// set decodes a field and adds it to the changed records, unless its encoding is the one that is loaded.
+func (l *loaded) set(id string, data []byte, records map[string]plan.Record) error {
+	is, was := item{sum: digestOf(id, data), size: len(data)}, l.items.Get(id)
+	if was == is {
+		return nil
+	}
+	l.count(was, is)
+	l.items = l.items.With(id, is)
+	r, err := decodeField(id, data)
+	if err != nil {
+		l.problems = l.problems.With(id, err.Error())
+		return fmt.Errorf("field %s: %w", id, err)
+	}
+	l.problems = l.problems.Without(id)
+	records[id] = r
+	return nil
+}
+
+// count counts another encoding of a field.
+func (l *loaded) count(was, is item) {
+	l.sum += is.sum - was.sum
+	l.size += is.size - was.size
+}
+
+// decodeField decodes one record.
+func decodeField(id string, data []byte) (plan.Record, error) {
 	r, err := plan.Decode(data)
 	if err == nil && r.ID() != id {
 		err = fmt.Errorf("contains %s %s", plan.KindOf(r.ID()), r.ID())
 	}
-	if err != nil {
-		return item{record: lastGood, problem: err.Error()}, fmt.Errorf("field %s: %w", id, err)
-	}
-	return item{record: r}, nil
+	return r, err
 }
 
 // matchesDigest reports whether the plans are the ones that were written.
 func (l *loaded) matchesDigest() bool { return formatDigest(l.sum) == l.digest }
 
-// snapshot builds a snapshot of the loaded records.
-func (l *loaded) snapshot() *plan.Snapshot {
-	records := make([]plan.Record, 0, len(l.items))
-	for _, it := range l.items {
-		if it.record != nil {
-			records = append(records, it.record)
-		}
-	}
-	return plan.NewSnapshotOf(l.revision, records).WithSkipped(l.undecodable())
-}
-
 // undecodable returns the fields that cannot be decoded, sorted by ID.
 func (l *loaded) undecodable() (fields []plan.Skipped) {
-	for id, it := range l.items {
-		if it.problem != "" {
-			fields = append(fields, plan.Skipped{ID: id, Problem: it.problem, LastGood: it.record != nil})
-		}
+	for id, problem := range l.problems.All() {
+		fields = append(fields, plan.Skipped{ID: id, Problem: problem, LastGood: l.records.Has(id)})
 	}
 	slices.SortFunc(fields, func(a, b plan.Skipped) int { return cmp.Compare(a.ID, b.ID) })
 	return fields
@@ -159,10 +175,10 @@ type skips struct {
 	hashes []uint32 // of all, sorted; nil if all are named
 }
 
-// skipped returns the set of the undecodable fields.
-func (l *loaded) skipped() skips {
+// newSkips returns the set of the fields.
+func newSkips(fields []plan.Skipped) skips {
 	var ids []string
-	for _, field := range l.undecodable() {
+	for _, field := range fields {
 		ids = append(ids, field.ID)
 	}
 	found := skips{count: len(ids), names: ids[:min(len(ids), namedSkips)]}
@@ -212,12 +228,4 @@ func decodeHashes(encoded []byte) (hashes []uint32) {
 		hashes = append(hashes, binary.BigEndian.Uint32(encoded))
 	}
 	return hashes
-}
-
-// size returns the bytes of the encoded plans.
-func (l *loaded) size() (bytes int) {
-	for _, it := range l.items {
-		bytes += it.size
-	}
-	return bytes
 }

@@ -59,7 +59,6 @@ type Watcher struct {
 	reported      *heartbeat // the last heartbeat
 	survey        survey
 	owners        []string // of all live processes; nil before the first heartbeat
-	skips         skips
 }
 
 // NewWatcher returns a Watcher of the registry under prefix. The read timeout of the client
@@ -273,10 +272,9 @@ func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 	w.loaded, w.rejected = next, version{}
 	owner := next.epoch.owner()
 	w.follows.Store(&owner)
-	w.skips = next.skipped()
-	w.applySnapshot(next.snapshot())
+	w.applySnapshot(next.records)
 	w.metrics.revision.Set(float64(next.revision))
-	w.metrics.size.Set(float64(next.size()))
+	w.metrics.size.Set(float64(next.size))
 	w.metrics.lag.Set(0)
 	if !first {
 		// Server time from publication to the read, plus local time since then.
@@ -369,7 +367,7 @@ func (w *Watcher) ownHeartbeat() *heartbeat {
 			r.Owner = owner
 		}
 		r.Format, r.Epoch, r.Revision, r.Rejects = w.loaded.format, w.loaded.epoch, w.loaded.revision, w.rejected.epoch
-		r.Skips, r.Skipped, r.SkipHashes = w.skips.count, w.skips.names, encodeHashes(w.skips.hashes)
+		r.Skips, r.Skipped, r.SkipHashes = w.loaded.skips.count, w.loaded.skips.names, encodeHashes(w.loaded.skips.hashes)
 	}
 	return r
 }

@@ -1,0 +1,174 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// replicaSizes are the numbers of plans for which docs/performance.md lists what an edit, a decision and a plan cost.
+var replicaSizes = []int{10, 1_000, 5_000, 20_000}
+
+// BenchmarkEdit measures the time from the bytes of one edited plan until decisions use it.
+func BenchmarkEdit(b *testing.B) {
+	for _, n := range replicaSizes {
+		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
+			r := newLoadedReplica(b, n)
+			r.heapAllocated() // collects what loading has left
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				r.edit(i % n)
+			}
+		})
+	}
+}
+
+// BenchmarkDecide measures decisions of ten policies among all, also of a replica that applies an edit before every
+// decision; the time of the edit is left out.
+func BenchmarkDecide(b *testing.B) {
+	const used = 10
+	for _, n := range replicaSizes {
+		r := newLoadedReplica(b, n)
+		var checks [used]limiter.Check
+		for i := range checks {
+			checks[i] = limiter.Check{Cost: 1, Attributes: plan.Attributes{Host: hostOf(i * n / used)}}
+		}
+		r.heapAllocated() // collects what loading has left
+		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				r.decide(b, checks[i%used])
+			}
+		})
+		b.Run(fmt.Sprintf("plans=%d, each after an edit", n), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				r.edit(i % n)
+				b.StartTimer()
+				r.decide(b, checks[i%used])
+			}
+		})
+	}
+}
+
+// BenchmarkHeapOfPlans reports the live heap that a plan needs in a process that only decides.
+func BenchmarkHeapOfPlans(b *testing.B) {
+	for _, n := range replicaSizes[1:] {
+		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				r := &loadedReplica{}
+				before := r.heapAllocated()
+				r = newLoadedReplica(b, n)
+				b.ReportMetric((r.heapAllocated()-before)/1024/float64(n), "KiB/plan")
+				runtime.KeepAlive(r)
+			}
+		})
+	}
+}
+
+// loadedReplica is a replica that has loaded plans with two limits and a host of their own each.
+type loadedReplica struct {
+	watcher   *Watcher
+	engine    *engine.Engine
+	header    header
+	threshold int64
+}
+
+func newLoadedReplica(tb testing.TB, n int) *loadedReplica {
+	tb.Helper()
+	fields := make(map[string]string, n)
+	r := &loadedReplica{
+		engine: engine.New(engine.Options{
+			Store: twoLimitStore, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		}),
+		watcher: NewWatcher(nil, testPrefix, WatcherOptions{
+			Installation: NewInstallation(testOwner, ""), Replica: "a", Logger: slog.New(slog.DiscardHandler),
+		}),
+	}
+	r.watcher.applySnapshot = r.engine.Use
+	for i := range n {
+		p := hostPlan(i, 5)
+		fields[p.ID()] = encodedText(tb, p)
+	}
+	r.apply(fields, true)
+	return r
+}
+
+func hostOf(i int) string { return fmt.Sprintf("h%d.example.com", i) }
+
+// hostPlan returns the i-th plan.
+func hostPlan(i int, threshold int64) *plan.Plan {
+	p := makePlan(fmt.Sprintf("p%d", i), threshold)
+	p.Matches = []plan.Match{{Hosts: []string{hostOf(i)}}}
+	hourly := p.Limits[0]
+	hourly.Name, hourly.Threshold = "hourly", threshold+1
+	p.Limits = append(p.Limits, hourly)
+	return p
+}
+
+func encodedText(tb testing.TB, r plan.Record) string {
+	tb.Helper()
+	data, err := plan.Encode(r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(data)
+}
+
+// apply loads the fields as the Watcher does after it has read them.
+func (r *loadedReplica) apply(fields map[string]string, all bool) {
+	r.header.revision++
+	next, _ := r.watcher.loaded.next(&r.header, fields, all)
+	next.digest = formatDigest(next.sum)
+	r.watcher.use(next, &r.header, prometheus.NewTimer(nil))
+}
+
+// edit applies another threshold of the i-th plan.
+func (r *loadedReplica) edit(i int) {
+	r.threshold++
+	p := hostPlan(i, 10+r.threshold)
+	data, err := plan.Encode(p)
+	if err != nil {
+		panic(err)
+	}
+	r.apply(map[string]string{p.ID(): string(data)}, false)
+}
+
+func (r *loadedReplica) decide(tb testing.TB, check limiter.Check) {
+	if d, err := r.engine.Decide(tb.Context(), &check); err != nil || !d.Allowed {
+		tb.Fatal(d, err)
+	}
+}
+
+// heapAllocated returns the bytes of the live heap.
+func (*loadedReplica) heapAllocated() float64 {
+	runtime.GC()
+	runtime.GC() // frees what had a finalizer
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// admittingStore admits every call.
+type admittingStore struct {
+	engine.Store
+
+	reply quota.Reply
+}
+
+var twoLimitStore = &admittingStore{reply: quota.Reply{Entries: []quota.EntryReply{{Limits: []quota.LimitReply{{Admits: true}, {Admits: true}}}}}}
+
+func (s *admittingStore) Evaluate(context.Context, *quota.Call) (*quota.Reply, error) {
+	return &s.reply, nil
+}
