@@ -52,7 +52,7 @@ func (o seriesOwner) id() string {
 
 // counts adds up the series of decisions and candidates. The indexes of labels are the places in counters.
 func (pm *policyMetrics) counts() (n limiter.DecisionCounts) {
-	for key, counter := range *pm.created.Load() {
+	for key, counter := range pm.all().All() {
 		if key.counter == decisionsTotal {
 			addDecisionCounts(&n, key.labels[1], valueOf(counter))
 		}

@@ -23,7 +23,11 @@ func (e *Engine) FillBackground() {
 // CachedRequests returns how many requested limits of the policy are cached.
 func (e *Engine) CachedRequests(id string) (n int) {
 	v := e.active.Load()
-	v.policies.Get(v.snapshot.Lookup(id)).requested.all.Range(func(any, any) bool {
+	used := v.policies.Get(v.snapshot.Lookup(id)).requested.used.Load()
+	if used == nil {
+		return 0
+	}
+	used.all.Range(func(any, any) bool {
 		n++
 		return true
 	})

@@ -29,7 +29,7 @@ type policy struct {
 	cost           *lazyCost // of commits; nil if they name it
 	hasExpressions bool
 	selectsGroups  bool
-	keyPrice       func() price   // of the expressions of the key and the overrides; computed once
+	keyPrice       func() price   // of the expressions of the key and the overrides, computed once; nil without expressions
 	newKeys        *flood.Budget  // set before the first decision
 	series         *policyMetrics // set before the first decision
 	sightings      traffic.Sightings
@@ -57,7 +57,9 @@ func newPolicy(id string, p *plan.Plan) *policy {
 	}
 	prepared.hasExpressions = prepared.usesExpressions()
 	prepared.selectsGroups = slices.ContainsFunc(prepared.overrides, func(o override) bool { return len(o.groups) > 0 })
-	prepared.keyPrice = sync.OnceValue(prepared.newKeyPrice)
+	if prepared.hasExpressions {
+		prepared.keyPrice = sync.OnceValue(prepared.newKeyPrice)
+	}
 	prepared.setStored(prepared.id, prepared.variants())
 	prepared.prepareCandidates()
 	return prepared

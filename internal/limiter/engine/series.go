@@ -4,13 +4,13 @@
 package engine
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/internal/limiter/persistent"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -27,7 +27,6 @@ func (s *seriesSet) add(p *plan.Plan) *policyMetrics {
 	pm := s.owners[owner]
 	if pm == nil {
 		pm = &policyMetrics{owner: owner, vectors: &s.vectors}
-		pm.created.Store(&map[seriesKey]prometheus.Counter{})
 		s.owners[owner] = pm
 	}
 	pm.policies++
@@ -49,10 +48,12 @@ type policyMetrics struct {
 	policies int // that count in them; only Engine.Use reads and changes it
 	vectors  *[len(counters)]*prometheus.CounterVec
 
-	created atomic.Pointer[map[seriesKey]prometheus.Counter] // a new map for each new series
-	mu      sync.Mutex                                       // serializes the creation of series
+	created atomic.Pointer[seriesMap]
+	mu      sync.Mutex // serializes the creation of series
 	dropped bool
 }
+
+type seriesMap = persistent.Map[seriesKey, prometheus.Counter]
 
 // seriesKey identifies a series of a policy.
 type seriesKey struct {
@@ -74,7 +75,7 @@ func (pm *policyMetrics) addUnits(c counter, n int64, labels ...string) {
 	}
 	key := seriesKey{counter: c}
 	copy(key.labels[:], labels)
-	if series, ok := (*pm.created.Load())[key]; ok {
+	if series := pm.all().Get(key); series != nil {
 		series.Add(float64(n))
 		return
 	}
@@ -85,9 +86,16 @@ func (pm *policyMetrics) addUnits(c counter, n int64, labels ...string) {
 	}
 	series := pm.vectors[c].WithLabelValues(pm.labelValues(key)...)
 	series.Add(float64(n))
-	created := maps.Clone(*pm.created.Load())
-	created[key] = series
+	created := pm.all().With(key, series)
 	pm.created.Store(&created)
+}
+
+// all returns the series that have been created.
+func (pm *policyMetrics) all() seriesMap {
+	if created := pm.created.Load(); created != nil {
+		return *created
+	}
+	return seriesMap{}
 }
 
 // labelValues returns the values of all labels of the series.
@@ -101,7 +109,7 @@ func (pm *policyMetrics) drop() {
 	pm.mu.Lock()
 	defer pm.mu.Unlock()
 	pm.dropped = true
-	for key := range *pm.created.Load() {
+	for key := range pm.all().All() {
 		pm.vectors[key.counter].DeleteLabelValues(pm.labelValues(key)...)
 	}
 }

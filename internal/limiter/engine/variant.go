@@ -136,12 +136,25 @@ const maxDerived = 256
 
 // variantCache has variants of a policy that were derived for a request.
 type variantCache struct {
+	used atomic.Pointer[cachedVariants]
+} // nil while it is empty
+
+type cachedVariants struct {
 	all   sync.Map
 	count atomic.Int64
 }
 
 // get returns the variant with the key, which derive makes if it is missing.
 func (c *variantCache) get(key any, derive func() *variant) *variant {
+	used := c.used.Load()
+	if used == nil {
+		c.used.CompareAndSwap(nil, &cachedVariants{})
+		used = c.used.Load()
+	}
+	return used.get(key, derive)
+}
+
+func (c *cachedVariants) get(key any, derive func() *variant) *variant {
 	if found, ok := c.all.Load(key); ok {
 		return found.(*variant) //nolint:forcetypeassert // only variants are stored
 	}

@@ -4,6 +4,7 @@
 package flood
 
 import (
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +34,9 @@ type Budget struct {
 	mu      sync.Mutex
 	minute  int64   // the current minute since start
 	newKeys float64 // counted in it
-	// ends counts the keys by the part before which their state has ended, from the next part on.
-	ends    [resolution + 2]int64
+	// ends counts the keys by the part before which their state has ended, from the next part on. It is nil until
+	// the policy begins a key.
+	ends    *[resolution + 2]int64
 	current int64 // the current part since start
 	alive   int64 // of ends
 }
@@ -59,23 +61,39 @@ func (b *Budget) ForLongest(longest time.Duration, now time.Time) *Budget {
 	}
 	at := now.Sub(b.start)
 	b.advance(at)
-	for i := int64(1); i < int64(len(b.ends)); i++ {
-		if end := b.current + i; b.ends[end%int64(len(b.ends))] > 0 {
+	for end, keys := range b.counted() {
+		if keys > 0 {
 			longest = max(longest, time.Duration(end)*b.part-at)
 		}
 	}
 	changed := &Budget{limits: b.limits, part: partOf(longest), start: b.start, minute: b.minute, newKeys: b.newKeys}
 	changed.current = int64(at / changed.part)
-	for i := int64(1); i < int64(len(b.ends)); i++ {
-		end := b.current + i
-		changed.count(b.ends[end%int64(len(b.ends))], time.Duration(end)*b.part)
+	for end, keys := range b.counted() {
+		changed.count(keys, time.Duration(end)*b.part)
 	}
 	changed.update()
 	return changed
 }
 
+// counted returns the number of keys by the part before which their state has ended.
+func (b *Budget) counted() iter.Seq2[int64, int64] {
+	return func(yield func(int64, int64) bool) {
+		if b.ends == nil {
+			return
+		}
+		for end := b.current + 1; end < b.current+int64(len(b.ends)); end++ {
+			if !yield(end, b.ends[end%int64(len(b.ends))]) {
+				return
+			}
+		}
+	}
+}
+
 // count counts keys whose state ends at that time since start, or later.
 func (b *Budget) count(keys int64, at time.Duration) {
+	if b.ends == nil {
+		b.ends = new([resolution + 2]int64)
+	}
 	end := min(int64((at+b.part-1)/b.part), b.current+resolution+1)
 	b.alive += keys
 	b.ends[end%int64(len(b.ends))] += keys
@@ -119,7 +137,7 @@ func (b *Budget) advance(at time.Duration) {
 		b.minute, b.newKeys = minute, 0
 	}
 	now := int64(at / b.part)
-	for steps := min(now-b.current, int64(len(b.ends))); steps > 0; steps-- {
+	for steps := min(now-b.current, int64(len(b.ends))); steps > 0 && b.ends != nil; steps-- {
 		b.current++
 		slot := &b.ends[b.current%int64(len(b.ends))]
 		b.alive -= *slot

@@ -22,18 +22,25 @@ func (m Map[K, V]) Len() int { return m.root.len() }
 
 // Get returns the value of the key, or the zero value.
 func (m Map[K, V]) Get(key K) (value V) {
-	if m.root != nil {
-		value, _ = m.root.get(key, maphash.Comparable(seed, key))
-	}
+	value, _ = m.get(key)
 	return value
 }
 
 // Has reports whether the map has the key.
-func (m Map[K, V]) Has(key K) (found bool) {
-	if m.root != nil {
-		_, found = m.root.get(key, maphash.Comparable(seed, key))
-	}
+func (m Map[K, V]) Has(key K) bool {
+	_, found := m.get(key)
 	return found
+}
+
+func (m Map[K, V]) get(key K) (value V, found bool) {
+	switch {
+	case m.root == nil:
+		return value, false
+	case m.root.children == nil:
+		return m.root.get(key, 0) // a leaf needs no hash
+	default:
+		return m.root.get(key, maphash.Comparable(seed, key))
+	}
 }
 
 // With returns the map with the value for the key.

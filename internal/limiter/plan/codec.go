@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unique"
 )
 
 // MaxEncodedBytes is the largest encoding of one plan.
@@ -94,8 +95,28 @@ func Decode(data []byte) (Record, error) {
 	if err := decodeRecord(member, r); err != nil {
 		return nil, err
 	}
+	if p, isPlan := r.(*Plan); isPlan {
+		p.shareTexts()
+	}
 	return r, nil
 }
+
+// shareTexts replaces the texts that many plans have by one copy for all of them.
+func (p *Plan) shareTexts() {
+	share(&p.Namespace)
+	share(&p.Mode)
+	share(&p.OnMissingKey)
+	share(&p.Counting)
+	share(&p.DenyWhen)
+	share(&p.FailureMode)
+	share(&p.Denial.Code)
+	for i := range p.Limits {
+		share(&p.Limits[i].Name)
+		share(&p.Limits[i].Algorithm)
+	}
+}
+
+func share[T ~string](text *T) { *text = T(unique.Make(string(*text)).Value()) }
 
 // DecodePlan is Decode for the encoding of a plan.
 func DecodePlan(data []byte) (*Plan, error) {
