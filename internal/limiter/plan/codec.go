@@ -101,7 +101,7 @@ func Decode(data []byte) (Record, error) {
 	return r, nil
 }
 
-// shareTexts replaces the texts that many plans have by one copy for all of them.
+// shareTexts replaces common texts by one copy for all plans.
 func (p *Plan) shareTexts() {
 	share(&p.Namespace)
 	share(&p.Mode)

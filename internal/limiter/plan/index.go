@@ -28,7 +28,7 @@ type node struct {
 	matches []*candidate
 	split   *split
 	size    int32 // matches, each once
-	limit   int32 // a node with more matches is built anew
+	limit   int32 // a node with more matches is rebuilt
 }
 
 const (
