@@ -6,15 +6,18 @@ package standalone
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -26,9 +29,11 @@ import (
 // policyFiles holds the records compiled from the files of some folders.
 type policyFiles struct {
 	dirs     []string
+	read     map[string]*readFile   // by path, as the last load has read it
 	files    map[string]*policyFile // by path
 	records  []plan.Record          // of all files, as merge returns them
 	revision int64
+	snapshot *plan.Snapshot // of the last revision
 }
 
 // policyFile holds the records of a file when it was last valid. Exceptions are compiled with the policies of all files.
@@ -77,20 +82,22 @@ func newPolicyFiles(dirs []string) *policyFiles {
 	return f
 }
 
-// load reads all files. An invalid file keeps its last good records, and its error is
+// load reads all files, and parses the ones that have changed. An invalid file keeps its last good records, and its error is
 // returned. The snapshot is nil if nothing changed. Unchanged records stay the same
 // objects.
 func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	paths, errs := f.list()
+	f.read = f.readAll(ctx, paths)
 	files := make(map[string]*policyFile, len(paths))
 	for _, path := range paths {
-		read, problems := readPolicyFile(ctx, path)
-		if len(problems) > 0 {
-			errs = append(errs, problems...)
-			read = f.files[path]
+		read := f.read[path]
+		if len(read.problems) > 0 {
+			errs = append(errs, read.problems...)
+			read.policyFile = f.files[path]
 		}
-		if read != nil {
-			files[path] = read.reusingRecords(f.files[path])
+		if read.policyFile != nil {
+			read.policyFile = read.reusingRecords(f.files[path])
+			files[path] = read.policyFile
 		}
 	}
 	if len(errs) > 0 { // keep the records of a folder that failed to list
@@ -105,13 +112,33 @@ func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	exceptions, invalid := f.compileExceptions(files, records)
 	errs = append(errs, invalid...)
 	records = append(records, exceptions...)
-	changed := f.files == nil || !slices.Equal(records, f.records)
+	before, isFirst := f.records, f.files == nil
 	f.files, f.records = files, records
-	if !changed {
+	if !isFirst && slices.Equal(before, records) {
 		return nil, errs
 	}
 	f.revision++
-	return plan.NewSnapshotOf(f.revision, records), errs
+	f.snapshot = f.snapshot.With(f.revision, changedRecords(before, records))
+	return f.snapshot, errs
+}
+
+// changedRecords returns the records that differ between two lists, by ID; nil stands for a removed one.
+func changedRecords(before, after []plan.Record) map[string]plan.Record {
+	last := make(map[string]plan.Record, len(before))
+	for _, r := range before {
+		last[r.ID()] = r
+	}
+	changed := map[string]plan.Record{}
+	for _, r := range after {
+		if last[r.ID()] != r {
+			changed[r.ID()] = r
+		}
+		delete(last, r.ID())
+	}
+	for id := range last {
+		changed[id] = nil
+	}
+	return changed
 }
 
 // list returns the paths of the policy files, folder by folder.
@@ -140,17 +167,59 @@ func isPolicyFile(dir, name string) bool {
 	return err != nil || !info.IsDir()
 }
 
-// readPolicyFile returns the records of the file, or all errors with their positions.
-func readPolicyFile(ctx context.Context, path string) (read *policyFile, errs []*fileError) {
+// readFile is a file as it was read.
+type readFile struct {
+	*policyFile // when it was last valid; nil if it never was
+
+	problems []*fileError
+	sum      [sha256.Size]byte
+	month    time.Time // in which it was compiled
+}
+
+// readAll reads the files, several at a time: to validate one takes more than a millisecond.
+func (f *policyFiles) readAll(ctx context.Context, paths []string) map[string]*readFile {
+	read := make([]*readFile, len(paths))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, path := range paths {
+		group.Go(func() error {
+			read[i] = f.readOne(ctx, path)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	byPath := make(map[string]*readFile, len(paths))
+	for i, path := range paths {
+		byPath[path] = read[i]
+	}
+	return byPath
+}
+
+// readOne returns the file as the last load has read it, unless it has changed or another month has begun: plans hold the
+// offsets of time zones from the month in which they are compiled.
+func (f *policyFiles) readOne(ctx context.Context, path string) *readFile {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, []*fileError{{path: path, err: errors.Unwrap(err)}} // the fileError has the path
+		return &readFile{problems: []*fileError{{path: path, err: errors.Unwrap(err)}}} // the fileError has the path
 	}
+	now := time.Now().UTC() //nolint:forbidigo // as in compile
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	sum := sha256.Sum256(data)
+	if last := f.read[path]; last != nil && last.sum == sum && last.month.Equal(month) {
+		return last
+	}
+	read := &readFile{sum: sum, month: month}
+	read.policyFile, read.problems = parsePolicyFile(ctx, path, data, now)
+	return read
+}
+
+// parsePolicyFile returns the records of the file, or all errors with their positions.
+func parsePolicyFile(ctx context.Context, path string, data []byte, now time.Time) (read *policyFile, errs []*fileError) {
 	parsed := policyfile.Parse(ctx, data, policyfile.DefaultNamespace)
 	r := &recordReader{problems: parsed.Problems}
 	r.policies, r.exceptions = map[string]*v1alpha1.RateLimitPolicy{}, parsed.Exceptions
 	for _, policy := range parsed.Policies {
-		compiled, failures := compile.Compile(policy.RateLimitPolicy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
+		compiled, failures := compile.Compile(policy.RateLimitPolicy, compile.Everything(), now)
 		at := policyfile.Problem{Policy: policy.ID()}
 		if r.fail(failures, policy.Position, at); compiled != nil {
 			r.add(compiled, policy.Position, at)

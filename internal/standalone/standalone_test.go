@@ -231,6 +231,40 @@ func TestLoadKeepsUnchangedPlans(t *testing.T) {
 	g.Expect(second.Lookup("shop/b")).NotTo(BeIdenticalTo(first.Lookup("shop/b")))
 }
 
+// Files are parsed when they change, valid or not, and all of them when a month has begun.
+func TestUnchangedFilesAreParsedOnce(t *testing.T) {
+	g := NewWithT(t)
+	r := &running{dir: t.TempDir()}
+	r.write(t, "a.yaml", policyText("a", 1))
+	r.write(t, "b.yaml", policyText("b", 1))
+	r.write(t, "bad.yaml", "kind: Mistake")
+	files := newPolicyFiles([]string{r.dir})
+	path := func(name string) string { return filepath.Join(r.dir, name) }
+	_, errs := files.load(t.Context())
+	g.Expect(errs).NotTo(BeEmpty())
+	first := files.read
+
+	r.write(t, "b.yaml", policyText("b", 2))
+	snapshot, again := files.load(t.Context())
+	g.Expect(snapshot.Lookup("shop/b").Limits[0].Threshold).To(Equal(int64(2)))
+	g.Expect(again).To(Equal(errs), "a problem stays")
+	g.Expect(files.read[path("a.yaml")]).To(BeIdenticalTo(first[path("a.yaml")]))
+	g.Expect(files.read[path("bad.yaml")]).To(BeIdenticalTo(first[path("bad.yaml")]))
+	g.Expect(files.read[path("b.yaml")]).NotTo(BeIdenticalTo(first[path("b.yaml")]))
+
+	files.read[path("a.yaml")].month = time.Time{}
+	snapshot, _ = files.load(t.Context())
+	g.Expect(snapshot).To(BeNil(), "the same plans")
+	g.Expect(files.read[path("a.yaml")]).NotTo(BeIdenticalTo(first[path("a.yaml")]))
+
+	r.write(t, "bad.yaml", policyText("c", 1))
+	g.Expect(os.Remove(path("a.yaml"))).To(Succeed())
+	snapshot, errs = files.load(t.Context())
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(snapshot.Lookup("shop/a")).To(BeNil())
+	g.Expect(snapshot.Lookup("shop/c")).NotTo(BeNil())
+}
+
 func TestUnreadableFolderKeepsItsPlans(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
