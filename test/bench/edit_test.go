@@ -38,8 +38,8 @@ func compareEdits(b *testing.B, s *section) {
 	}
 	s.table(fmt.Sprintf("%d edits of a threshold, one caller", edits), []string{"policies", "p50", "p99", "longest"}, rows...)
 	s.note("`weir standalone` watches the folder and, once the files have been unchanged for 50 ms, reads all\n" +
-		"of them again. In Kubernetes a replica receives only the edited policy, without a wait: see the\n" +
-		"last columns under [Scale](#scale).")
+		"of them and parses the changed ones. In Kubernetes a replica receives only the edited policy, without a\n" +
+		"wait: see the last columns under [Scale](#scale).")
 }
 
 const editedPolicy = `

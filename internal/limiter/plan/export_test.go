@@ -4,11 +4,6 @@
 package plan
 
 // Candidates returns the number of matches that the index finds for a request.
-func Candidates(plans []*Plan, a *Attributes) int {
-	return NewSnapshot(1, plans).Candidates(a)
-}
-
-// Candidates returns the number of matches that the index finds for a request.
 func (s *Snapshot) Candidates(a *Attributes) int { return len(s.index.root.find(nil, a)) }
 
 // IndexCopies returns the number of copies of matches in the index.

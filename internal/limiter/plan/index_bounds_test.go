@@ -64,5 +64,5 @@ func TestDescriptorsFindMatchesOnce(t *testing.T) {
 	for i := range 64 {
 		all.Descriptors = append(all.Descriptors, descriptor(fmt.Sprint("user=", i), fmt.Sprint("only=", i)))
 	}
-	g.Expect(plan.Candidates(plans, &all)).To(Equal(300 + 64))
+	g.Expect(plan.NewSnapshot(1, plans).Candidates(&all)).To(Equal(300 + 64))
 }
