@@ -36,7 +36,7 @@ func (m *metrics) countHolds(ev *evaluation) {
 		if entry.Peek || r == nil {
 			continue
 		}
-		pm := op.policy.series
+		pm := op.series
 		pm.countSettled(op, r)
 		switch {
 		case entry.Action != quota.Reserve:
@@ -63,7 +63,7 @@ func (pm *policyMetrics) countSettled(op operation, r *quota.EntryReply) {
 // countCommits counts the outcomes of a commit.
 func (m *metrics) countCommits(o *operations) {
 	for _, op := range o.all() {
-		m.countCommit(op.policy.series, op)
+		m.countCommit(op.series, op)
 	}
 }
 
@@ -91,7 +91,7 @@ func (m *metrics) countCommit(pm *policyMetrics, op operation) {
 // countRenewals counts the outcomes of a renewal.
 func (m *metrics) countRenewals(o *operations) {
 	for _, op := range o.all() {
-		pm := op.policy.series
+		pm := op.series
 		pm.countSettled(op, op.reply)
 		outcome := outcomeRenewed
 		if op.reply.Hold == quota.HoldMissing {
@@ -105,7 +105,7 @@ func (m *metrics) countRenewals(o *operations) {
 func (m *metrics) countCharges(o *operations) {
 	m.countIgnoredLimits(o)
 	for _, op := range o.all() {
-		pm := op.policy.series
+		pm := op.series
 		pm.countNewKey(op.reply)
 		if op.entry.Action != quota.Charge {
 			m.countCommit(pm, op)

@@ -73,7 +73,7 @@ func (m *metrics) count(ev *evaluation, d *limiter.Decision) {
 		p.series.add(decisionsTotal, "", verdictExempt)
 	}
 	for _, r := range ev.outrightDenials {
-		r.policy.series.countDecision(r.policy, false, "")
+		r.series.countDecision(r.policy, false, "")
 	}
 	m.countFailures(&ev.search)
 	m.countIgnoredLimits(&ev.operations)
@@ -99,7 +99,7 @@ func (m *metrics) countIgnoredLimits(o *operations) {
 // countOutcome counts the outcome of the i-th participant.
 func (m *metrics) countOutcome(ev *evaluation, i int, d *limiter.Decision) {
 	op, inStore := ev.outcome(i)
-	pt, pm := op.participant, op.policy.series
+	pt, pm := op.participant, op.series
 	switch {
 	case pt.peek:
 	case inStore:
@@ -123,7 +123,7 @@ func (m *metrics) countOutcome(ev *evaluation, i int, d *limiter.Decision) {
 // countDegraded counts a decision by failureMode for each policy, also of peeks.
 func (m *metrics) countDegraded(ev *evaluation) {
 	for _, op := range ev.all() {
-		op.policy.series.add(degradedTotal, string(op.plan.FailureMode), string(causeOf(ev.err)))
+		op.series.add(degradedTotal, string(op.plan.FailureMode), string(causeOf(ev.err)))
 	}
 }
 
@@ -131,7 +131,7 @@ func (m *metrics) countDegraded(ev *evaluation) {
 func (m *metrics) countUnchecked(ev *evaluation, peek bool) {
 	for i := range ev.unchecked {
 		u := &ev.unchecked[i]
-		pm := u.policy.series
+		pm := u.series
 		mode, verdict := plan.FailOpen, verdictDegradedAllowed
 		if u.plan.FailureMode == plan.FailClosed {
 			mode = plan.FailClosed

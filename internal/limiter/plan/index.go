@@ -40,25 +40,26 @@ const (
 )
 
 // with returns the index with the changed plans of the set, by ID; nil stands for a removed one.
-func (x index) with(before *recordSet[*Plan], changed map[string]*Plan) index {
+func (x *index) with(before *recordSet[*Plan], changed map[string]*Plan) index {
 	// To build the index costs less than many changes.
 	if len(changed) > before.byID.Len()/4 {
 		after := before.with(changed)
 		return newIndex(after.byID.All())
 	}
+	root := x.root
 	for id, p := range changed {
 		was := before.byID.Get(id)
 		if was == p {
 			continue
 		}
 		for _, c := range candidatesOf(was) {
-			x.root = x.root.without(c, 0)
+			root = root.without(c, 0)
 		}
 		for _, c := range candidatesOf(p) {
-			x.root = x.root.with(c, 0)
+			root = root.with(c, 0)
 		}
 	}
-	return x
+	return index{root}
 }
 
 func newIndex(plans iter.Seq2[string, *Plan]) index {
@@ -93,7 +94,8 @@ func newNode(matches []*candidate, used facts) *node {
 	}
 	n.limit = 2 * n.size
 	var best *grouping
-	for f := range endOfFacts {
+	for i := range numberOfFacts {
+		f := fact(i)
 		if used.has(f) {
 			continue
 		}

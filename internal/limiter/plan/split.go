@@ -22,8 +22,10 @@ const (
 	factQueryParameter
 	factDomain
 	factMethod
-	endOfFacts
 )
+
+// numberOfFacts is the number of facts.
+const numberOfFacts = int(factMethod) + 1
 
 // facts is a set of facts, one bit each.
 type facts uint8
@@ -84,7 +86,8 @@ func (f fact) valuesOf(m *Match, used facts, count func(Entry) int) []Entry {
 // copiesIn returns an upper bound of the copies of the match in a tree that is divided by these facts.
 func copiesIn(m *Match, used facts) int {
 	copies := 1
-	for f := range endOfFacts {
+	for i := range numberOfFacts {
+		f := fact(i)
 		if used.has(f) {
 			copies *= max(1, len(f.patternsOf(m)))
 		}
@@ -114,10 +117,10 @@ func (f fact) patternValues(m *Match) []Entry {
 	patterns := f.patternsOf(m)
 	values := make([]Entry, 0, len(patterns))
 	for _, text := range patterns {
-		switch f {
-		case factHost:
+		if f == factHost {
 			text = strings.TrimPrefix(text, "*")
-		case factPath:
+		}
+		if f == factPath {
 			text = strings.TrimSuffix(text, "*")
 		}
 		if value := (Entry{Value: text}); !slices.Contains(values, value) {

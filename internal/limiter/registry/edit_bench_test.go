@@ -77,6 +77,7 @@ func (d *durations) measure(do func()) {
 
 // report reports percentiles, and not the mean, which includes what is not measured.
 func (d *durations) report(b *testing.B) {
+	b.Helper()
 	slices.Sort(*d)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64((*d)[len(*d)/2]), "p50-ns")
@@ -176,6 +177,7 @@ func (r *loadedReplica) edited(tb testing.TB, i int) map[string]string {
 }
 
 func (r *loadedReplica) decide(tb testing.TB, check limiter.Check) {
+	tb.Helper()
 	if d, err := r.engine.Decide(tb.Context(), &check); err != nil || !d.Allowed {
 		tb.Fatal(d, err)
 	}
