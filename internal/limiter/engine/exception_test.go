@@ -83,6 +83,38 @@ func gold(changed ...plan.LimitOverride) plan.Override {
 	return plan.Override{Name: "gold", Keys: []string{"acme"}, Action: plan.ActionLimit, Limits: changed}
 }
 
+// Records come and go one by one, in any order; an exception is in force while both it and its policy exist.
+func TestExceptionsAndPoliciesComeOneByOne(t *testing.T) {
+	g := NewWithT(t)
+	p, edited := twoLimits(), twoLimits()
+	edited.Limits[1].Threshold = 200
+	raised, later := exceptionFor("raised", "acme", burstOf(20)), until(exceptionFor("later", "acme", burstOf(30)), 2*time.Hour)
+	f, s := newExceptionFixture(), plan.NewSnapshot(1, nil)
+	change := func(id string, r plan.Record) {
+		s = s.With(s.Revision()+1, map[string]plan.Record{id: r})
+		f.Use(s)
+	}
+	change(raised.ID(), raised)
+	change(p.ID(), p)
+	burst := func() string {
+		d, err := f.Decide(t.Context(), &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: withKey("acme")})
+		g.Expect(err).NotTo(HaveOccurred())
+		return numbers(d)[0]
+	}
+	g.Expect(burst()).To(Equal("burst 20 raised"))
+	change(later.ID(), later)
+	g.Expect(burst()).To(Equal("burst 30 later"))
+	change(p.ID(), edited)
+	g.Expect(burst()).To(Equal("burst 30 later"))
+	change(later.ID(), nil)
+	g.Expect(burst()).To(Equal("burst 20 raised"))
+	change(p.ID(), nil)
+	change(p.ID(), p)
+	g.Expect(burst()).To(Equal("burst 20 raised"))
+	change(raised.ID(), nil)
+	g.Expect(burst()).To(Equal("burst 3"))
+}
+
 func TestOrderOfOverridesAndExceptions(t *testing.T) {
 	raised := exceptionFor("raised", "acme", burstOf(20))
 	for name, tc := range map[string]struct {
