@@ -138,11 +138,13 @@ func TestLateValuesAreFound(t *testing.T) {
 	}{
 		"a longer host": {
 			func(i int) plan.Match { return plan.Match{Hosts: []string{fmt.Sprint(i, ".ab")}} },
-			plan.Match{Hosts: []string{"*.longer.example"}}, plan.Attributes{Host: "a.longer.example"},
+			plan.Match{Hosts: []string{"*.longer.example"}},
+			plan.Attributes{Host: "a.longer.example"},
 		},
 		"another length of a prefix": {
 			func(i int) plan.Match { return plan.Match{Paths: []string{fmt.Sprint("/", i)}} },
-			plan.Match{Paths: []string{"/longer/*"}}, plan.Attributes{Path: "/longer/path"},
+			plan.Match{Paths: []string{"/longer/*"}},
+			plan.Attributes{Path: "/longer/path"},
 		},
 		"another header": {
 			func(i int) plan.Match { return plan.Match{Headers: descriptor(fmt.Sprint("x-a=", i))} },
