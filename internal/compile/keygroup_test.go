@@ -33,7 +33,7 @@ func TestKeyGroup(t *testing.T) {
 	g.Expect(problems).To(BeEmpty())
 	g.Expect(compiled).To(Equal(&plan.KeyGroup{
 		Namespace: "shop", Name: "gold-07", UID: "u", Generation: 3, Group: "gold",
-		Keys: []string{"a b", "acme", "globex", "Ümlaut"},
+		Keys: plan.NewKeyList("a b", "acme", "globex", "Ümlaut"),
 	}))
 	g.Expect(written).To(Equal([]string{"globex", "acme", "globex", "Ümlaut", "a b"}), "the object is in a cache")
 }

@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -53,7 +54,7 @@ var _ = Describe("A key group", func() {
 	}
 	published := func() []string {
 		if r, ok := s.plans.recordOf("keygroup:" + group.Namespace + "/" + group.Name).(*plan.KeyGroup); ok {
-			return r.Keys
+			return slices.Collect(r.Keys.All())
 		}
 		return nil
 	}

@@ -79,14 +79,17 @@ func singleValue(values *plan.Values, name string) (string, error) {
 }
 
 // partsOf returns the parts of the encoded key. Where the encoding has a hash of the only part, an
-// override may name the key with this hash.
-func (p *policy) partsOf(key quota.Key) []string {
+// override or a key group may name the key with this hash.
+func (p *policy) partsOf(key quota.Key, namespaces map[string]*keyGroups) []string {
 	for i := range p.plan.Overrides {
 		for _, named := range p.plan.Overrides[i].Keys {
 			if len(named) > quota.MaxValueBytes && quota.EncodeKey(named) == key {
 				return []string{named}
 			}
 		}
+	}
+	if named, found := namespaces[p.plan.Namespace].named(key); found && p.selectsGroups {
+		return []string{named}
 	}
 	return key.Parts()
 }

@@ -4,9 +4,11 @@
 package engine
 
 import (
+	"cmp"
 	"hash/maphash"
-	"maps"
+	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
@@ -15,18 +17,47 @@ import (
 // groupShards is the number of parts of the keys of a Namespace. A changed key copies one part.
 const groupShards = 256
 
-// groupSeed makes the part of a key unpredictable.
+// groupSeed makes the hash of a key unpredictable.
 var groupSeed = maphash.MakeSeed()
 
 // keyGroups finds the groups of a key in one Namespace. It is immutable: a change makes another one, which shares the
 // parts without changed keys. All policies of the Namespace use it. The nil keyGroups has no keys.
+//
+// It has the keys only in their records, and about 13 bytes for each beside: a key is found by its hash, then compared.
 type keyGroups struct {
-	records map[string]*plan.KeyGroup // by ID
-	shards  [groupShards]map[quota.Key]*groupSet
-	single  map[string]*groupSet // the sets of one group, which most keys share
+	slots  []groupSlot // the record in a slot may change, so that its unchanged keys keep their places
+	shards [groupShards][]keyPlace
 }
 
-// groupSet is the groups of one key, sorted; a group once for each record that has the key.
+// groupSlot is a record with the set of its group; none for an unused slot.
+type groupSlot struct {
+	record *plan.KeyGroup
+	group  *groupSet
+	// indexes are a hash table without pointers: each has the index of a key, plus 1, at the place of its hash or, if
+	// others take it, behind. 0 is an unused place.
+	indexes []uint16
+}
+
+// keyPlace is one key of one record: a hash of the key in the upper half, the slot of the record in the lower. Those of a
+// shard are sorted.
+type keyPlace uint64
+
+func (p keyPlace) slot() uint32 { return uint32(p) } //nolint:gosec // the lower half
+
+// keyHash is the hash of a key: the upper half for its place in a shard, the lower for the shard and for its record.
+type keyHash uint64
+
+func hashOf(key string) keyHash { return keyHash(maphash.String(groupSeed, key)) }
+
+func (h keyHash) shard() int { return int(h % groupShards) } //nolint:gosec // below groupShards
+
+// place returns the place of the key in the slot.
+func (h keyHash) place(slot int) keyPlace { return keyPlace(h&^(1<<32-1)) | keyPlace(slot) } //nolint:gosec // not negative
+
+// index returns the index of the key in a table of that size, a power of two.
+func (h keyHash) index(size int) int { return int(uint32(h)/groupShards) & (size - 1) } //nolint:gosec // the lower half
+
+// groupSet is the groups of one key, sorted.
 type groupSet struct{ names []string }
 
 // newKeyGroups returns the key groups of each Namespace of the snapshot. previous, which may be nil, belongs to an earlier
@@ -45,131 +76,82 @@ func newKeyGroups(snapshot *plan.Snapshot, previous map[string]*keyGroups) map[s
 	return next
 }
 
-// of returns the groups of the encoded key, nil for none.
-func (k *keyGroups) of(key quota.Key) *groupSet {
+// of returns the groups of the key, nil for none.
+func (k *keyGroups) of(key string) (found *groupSet) {
 	if k == nil {
 		return nil
 	}
-	return k.shards[shardOf(key)][key]
-}
-
-func shardOf(key quota.Key) uint64 { return maphash.String(groupSeed, string(key)) % groupShards }
-
-// with returns the key groups with these records in place of all.
-func (k *keyGroups) with(records []*plan.KeyGroup) *keyGroups {
-	if k == nil {
-		k = &keyGroups{}
-	}
-	u := groupUpdate{next: &keyGroups{
-		records: make(map[string]*plan.KeyGroup, len(records)), shards: k.shards, single: map[string]*groupSet{},
-	}}
-	for _, r := range records {
-		u.next.records[r.ID()] = r
-		if set := k.single[r.Group]; set != nil {
-			u.next.single[r.Group] = set
+	hash := hashOf(key)
+	places, first := k.shards[hash.shard()], hash.place(0)
+	for at := indexOf(places, first); at < len(places) && places[at]-first < 1<<32; at++ {
+		if slot := &k.slots[places[at].slot()]; slot.contains(key, hash) {
+			found = found.with(slot.group)
 		}
 	}
-	changed := false
-	for id, old := range k.records {
-		if u.next.records[id] == nil {
-			u.replace(old, nil)
-			changed = true
+	return found
+}
+
+// indexOf returns the index of the first place that is not before this one. Hashes are uniform, so it is near where a
+// proportion expects it: a binary search would read memory that is far apart.
+func indexOf(places []keyPlace, place keyPlace) int {
+	at := int(uint64(place>>32) * uint64(len(places)) >> 32) //nolint:gosec // below the length
+	for at > 0 && places[at-1] >= place {
+		at--
+	}
+	for at < len(places) && places[at] < place {
+		at++
+	}
+	return at
+}
+
+func (s *groupSlot) contains(key string, hash keyHash) bool {
+	for at := hash.index(len(s.indexes)); s.indexes[at] != 0; at = (at + 1) % len(s.indexes) {
+		if s.record.Keys.At(int(s.indexes[at]-1)) == key {
+			return true
 		}
 	}
-	for _, r := range records {
-		if old := k.records[r.ID()]; old != r {
-			u.replace(old, r)
-			changed = true
+	return false
+}
+
+// newGroupSlot returns the slot of the record.
+func newGroupSlot(r *plan.KeyGroup) groupSlot {
+	s := groupSlot{record: r, group: &groupSet{[]string{r.Group}}, indexes: make([]uint16, 2<<bits.Len(uint(r.Keys.Len())-1))}
+	for i := range r.Keys.Len() {
+		at := hashOf(r.Keys.At(i)).index(len(s.indexes))
+		for s.indexes[at] != 0 {
+			at = (at + 1) % len(s.indexes)
+		}
+		s.indexes[at] = uint16(i + 1) //nolint:gosec // at most plan.MaxGroupKeys
+	}
+	return s
+}
+
+// named returns the key that is encoded as its hash, if a record has it. It looks at every record.
+func (k *keyGroups) named(hashed quota.Key) (key string, found bool) {
+	if k == nil || !strings.HasPrefix(string(hashed), "#") {
+		return "", false
+	}
+	for i := range k.slots {
+		if k.slots[i].record == nil {
+			continue
+		}
+		for key := range k.slots[i].record.Keys.All() {
+			if len(key) > quota.MaxValueBytes && quota.EncodeKey(key) == hashed {
+				return key, true
+			}
 		}
 	}
-	if !changed {
-		return k
-	}
-	return u.next
+	return "", false
 }
 
-// groupUpdate makes keyGroups out of earlier ones, whose shards it copies before it changes them.
-type groupUpdate struct {
-	next   *keyGroups
-	copied [groupShards]bool
-}
-
-// replace replaces a record by another form of it; either may be nil.
-func (u *groupUpdate) replace(was, is *plan.KeyGroup) {
-	if was == nil {
-		was = &plan.KeyGroup{}
+// with returns the union of the sets. A nil set has no groups.
+func (s *groupSet) with(group *groupSet) *groupSet {
+	if s == nil || slices.Equal(s.names, group.names) {
+		return group
 	}
-	if is == nil {
-		is = &plan.KeyGroup{}
-	}
-	removed, added := was.Keys, is.Keys
-	if was.Group == is.Group {
-		removed, added = difference(was.Keys, is.Keys), difference(is.Keys, was.Keys)
-	}
-	for _, key := range removed {
-		u.remove(quota.EncodeKey(key), was.Group)
-	}
-	for _, key := range added {
-		u.add(quota.EncodeKey(key), is.Group)
-	}
-}
-
-// difference returns the elements of a that are not in b. Both are sorted.
-func difference(a, b []string) (rest []string) {
-	for _, key := range a {
-		for len(b) > 0 && b[0] < key {
-			b = b[1:]
-		}
-		if len(b) == 0 || b[0] != key {
-			rest = append(rest, key)
-		}
-	}
-	return rest
-}
-
-func (u *groupUpdate) add(key quota.Key, group string) {
-	shard := u.shard(key)
-	if set := shard[key]; set != nil {
-		at, _ := slices.BinarySearch(set.names, group)
-		shard[key] = &groupSet{slices.Insert(slices.Clone(set.names), at, group)}
-		return
-	}
-	shard[key] = u.singleOf(group)
-}
-
-func (u *groupUpdate) remove(key quota.Key, group string) {
-	shard := u.shard(key)
-	set := shard[key]
-	at := slices.Index(set.names, group)
-	switch rest := slices.Delete(slices.Clone(set.names), at, at+1); len(rest) {
-	case 0:
-		delete(shard, key)
-	case 1:
-		shard[key] = u.singleOf(rest[0])
-	default:
-		shard[key] = &groupSet{rest}
-	}
-}
-
-func (u *groupUpdate) singleOf(group string) *groupSet {
-	set := u.next.single[group]
-	if set == nil {
-		set = &groupSet{[]string{group}}
-		u.next.single[group] = set
-	}
-	return set
-}
-
-// shard returns the shard of the key, copied once.
-func (u *groupUpdate) shard(key quota.Key) map[quota.Key]*groupSet {
-	i := shardOf(key)
-	if !u.copied[i] {
-		u.copied[i] = true
-		if u.next.shards[i] = maps.Clone(u.next.shards[i]); u.next.shards[i] == nil {
-			u.next.shards[i] = map[quota.Key]*groupSet{}
-		}
-	}
-	return u.next.shards[i]
+	names := slices.Concat(s.names, group.names)
+	slices.Sort(names)
+	return &groupSet{slices.Compact(names)}
 }
 
 // first returns the first of the groups that the key is in, "" for none. A nil set has no groups.
@@ -182,4 +164,109 @@ func (s *groupSet) first(groups []string) string {
 		}
 	}
 	return ""
+}
+
+// with returns the key groups with these records in place of all.
+func (k *keyGroups) with(records []*plan.KeyGroup) *keyGroups {
+	if k == nil {
+		k = &keyGroups{}
+	}
+	left := make(map[string]*plan.KeyGroup, len(records)) // by name
+	for _, r := range records {
+		left[r.Name] = r
+	}
+	u := groupUpdate{slots: slices.Clone(k.slots)}
+	var unused []int
+	for i := range u.slots {
+		if was := u.slots[i].record; was != nil {
+			u.replace(i, left[was.Name])
+			delete(left, was.Name)
+		}
+		if u.slots[i].record == nil {
+			unused = append(unused, i)
+		}
+	}
+	for _, r := range records {
+		if left[r.Name] == nil {
+			continue
+		}
+		if len(unused) == 0 {
+			unused = append(unused, len(u.slots))
+			u.slots = append(u.slots, groupSlot{})
+		}
+		u.replace(unused[0], r)
+		unused = unused[1:]
+	}
+	if !u.changed {
+		return k
+	}
+	return u.apply(k)
+}
+
+// groupUpdate collects the changes of the records of a Namespace.
+type groupUpdate struct {
+	slots   []groupSlot
+	changed bool
+	removed [groupShards][]keyPlace
+	added   [groupShards][]keyPlace
+}
+
+// replace puts the record into the slot; nil empties it.
+func (u *groupUpdate) replace(slot int, is *plan.KeyGroup) {
+	was := u.slots[slot].record
+	if was == is {
+		return
+	}
+	u.changed = true
+	u.slots[slot] = groupSlot{}
+	if is != nil {
+		u.slots[slot] = newGroupSlot(is)
+	}
+	before, after := keysOf(was), keysOf(is)
+	for _, key := range difference(before, after) {
+		hash := hashOf(key)
+		u.removed[hash.shard()] = append(u.removed[hash.shard()], hash.place(slot))
+	}
+	for _, key := range difference(after, before) {
+		hash := hashOf(key)
+		u.added[hash.shard()] = append(u.added[hash.shard()], hash.place(slot))
+	}
+}
+
+func keysOf(r *plan.KeyGroup) []string {
+	if r == nil {
+		return nil
+	}
+	return slices.AppendSeq(make([]string, 0, r.Keys.Len()), r.Keys.All())
+}
+
+// difference returns the elements of a without those of b, each as often as it occurs. Both are sorted.
+func difference[E cmp.Ordered](a, b []E) (rest []E) {
+	for _, e := range a {
+		for len(b) > 0 && b[0] < e {
+			b = b[1:]
+		}
+		if len(b) > 0 && b[0] == e {
+			b = b[1:]
+			continue
+		}
+		rest = append(rest, e)
+	}
+	return rest
+}
+
+// apply returns the key groups after the changes. It shares the shards without any.
+func (u *groupUpdate) apply(k *keyGroups) *keyGroups {
+	next := &keyGroups{slots: u.slots, shards: k.shards}
+	for i := range next.shards {
+		removed, added := u.removed[i], u.added[i]
+		if len(removed)+len(added) == 0 {
+			continue
+		}
+		slices.Sort(removed)
+		left := difference(k.shards[i], removed)
+		next.shards[i] = slices.Concat(left, added)
+		slices.Sort(next.shards[i])
+	}
+	return next
 }

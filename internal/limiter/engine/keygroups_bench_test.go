@@ -81,8 +81,9 @@ func BenchmarkUseChangedKey(b *testing.B) {
 	for b.Loop() {
 		revision++
 		changed := *records[7].(*plan.KeyGroup)
-		changed.Keys = slices.Clone(changed.Keys)
-		changed.Keys[len(changed.Keys)-1] = fmt.Sprintf("tenant-%013d-%d", 7*800+799, revision)
+		keys := slices.Collect(changed.Keys.All())
+		keys[len(keys)-1] = fmt.Sprintf("tenant-%013d-%d", 7*800+799, revision)
+		changed.Keys = plan.NewKeyList(keys...)
 		records[7] = &changed
 		e.Use(plan.NewSnapshotOf(revision, records))
 	}

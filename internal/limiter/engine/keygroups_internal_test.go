@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -19,7 +20,7 @@ import (
 
 func record(namespace, name, group string, keys ...string) *plan.KeyGroup {
 	return &plan.KeyGroup{
-		Namespace: namespace, Name: name, Group: group, Keys: slices.Compact(slices.Sorted(slices.Values(keys))),
+		Namespace: namespace, Name: name, Group: group, Keys: plan.NewKeyList(slices.Compact(slices.Sorted(slices.Values(keys)))...),
 	}
 }
 
@@ -31,15 +32,15 @@ func snapshotOf(records map[string]*plan.KeyGroup) *plan.Snapshot {
 	return plan.NewSnapshotOf(1, all)
 }
 
-// groupsByScan returns the groups of the key, a group once for each record.
+// groupsByScan returns the groups of the key, sorted.
 func groupsByScan(records map[string]*plan.KeyGroup, namespace, key string) (groups []string) {
 	for _, r := range records {
-		if r.Namespace == namespace && slices.Contains(r.Keys, key) {
+		if r.Namespace == namespace && slices.Contains(slices.Collect(r.Keys.All()), key) {
 			groups = append(groups, r.Group)
 		}
 	}
 	slices.Sort(groups)
-	return groups
+	return slices.Compact(groups)
 }
 
 // After random changes of records, each key has the groups of the records that have it.
@@ -67,7 +68,7 @@ func TestKeyGroupsFollowRandomChanges(t *testing.T) {
 		groups = newKeyGroups(snapshotOf(records), groups)
 		for _, namespace := range []string{"shop", "bank", "none"} {
 			for _, key := range pool {
-				want, got := groupsByScan(records, namespace, key), groups[namespace].of(quota.EncodeKey(key))
+				want, got := groupsByScan(records, namespace, key), groups[namespace].of(key)
 				if got == nil && want == nil {
 					continue
 				}
@@ -106,4 +107,21 @@ func TestKeyGroupsShareUnchangedParts(t *testing.T) {
 		}
 	}
 	g.Expect(copied).To(BeNumerically("<=", 2))
+}
+
+// An operator who names a long key by its hash finds its groups.
+func TestKeyGroupsNameHashedKeys(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	long, other := strings.Repeat("ü", 200), strings.Repeat("ä", 200)
+	groups := newKeyGroups(snapshotOf(map[string]*plan.KeyGroup{"a": record("shop", "a", "gold", "acme", long)}), nil)["shop"]
+	named, found := groups.named(quota.EncodeKey(long))
+	g.Expect(found).To(BeTrue())
+	g.Expect(named).To(Equal(long))
+	for _, key := range []string{other, "acme", "#acme"} {
+		_, found := groups.named(quota.EncodeKey(key))
+		g.Expect(found).To(BeFalse())
+	}
+	_, found = (*keyGroups)(nil).named(quota.EncodeKey(long))
+	g.Expect(found).To(BeFalse())
 }

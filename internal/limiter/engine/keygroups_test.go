@@ -17,7 +17,7 @@ import (
 )
 
 func keyGroup(name, group string, keys ...string) *plan.KeyGroup {
-	return &plan.KeyGroup{Namespace: "a", Name: name, Group: group, Keys: keys}
+	return &plan.KeyGroup{Namespace: "a", Name: name, Group: group, Keys: plan.NewKeyList(keys...)}
 }
 
 // tiered returns the policy a/x with these overrides: gold and then silver, with thresholds of their own.

@@ -209,7 +209,7 @@ func (p *policy) groupsOf(key []string, namespaces map[string]*keyGroups) *group
 	if !p.selectsGroups || len(key) != 1 {
 		return nil
 	}
-	return namespaces[p.plan.Namespace].of(quota.EncodeKey(key[0]))
+	return namespaces[p.plan.Namespace].of(key[0])
 }
 
 // exceptionFor returns the exception that is in force for the key, which the override selects, or nil. A key that

@@ -210,15 +210,15 @@ func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*
 		if k.key, err = e.listedKey(ctx, id, name.Hash); err != nil {
 			return nil, err
 		}
-		k.parts = p.partsOf(k.key)
-		k.groups = v.groups[p.plan.Namespace].of(k.key)
+		k.parts = p.partsOf(k.key, v.groups)
+		k.groups = p.groupsOf(k.parts, v.groups)
 		return k, nil
 	}
 	if name.Parts == nil && len(p.plan.Key) > 0 {
 		return nil, &limiter.FieldError{Field: "key", Problem: "must be given: the policy has a key"}
 	}
 	k.key, k.parts = quota.EncodeKey(name.Parts...), name.Parts
-	k.groups = v.groups[p.plan.Namespace].of(k.key)
+	k.groups = p.groupsOf(k.parts, v.groups)
 	return k, nil
 }
 

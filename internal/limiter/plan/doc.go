@@ -13,6 +13,7 @@
 //
 //	record.go      what the registry carries: plans, and
 //	keygroup.go      keys by the name of a group, and
+//	keylist.go         and many keys in little memory
 //	exception.go     other numbers for one key until a time
 //	excepted.go      the limits of a plan with its numbers
 //	plan.go        Plan, its bounds and its validation

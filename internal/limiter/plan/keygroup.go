@@ -32,7 +32,7 @@ type KeyGroup struct {
 	// Group is the name by which overrides select the group.
 	Group string `json:"group"`
 	// Keys are values of keys with one part, in ascending order and distinct.
-	Keys []string `json:"keys"`
+	Keys KeyList `json:"keys"`
 }
 
 // ID returns "keygroup:<namespace>/<name>".
@@ -51,14 +51,15 @@ func (g *KeyGroup) Validate() error {
 	if !isName(g.Group) {
 		fail("group %q must be a lower-case DNS name", g.Group)
 	}
-	if len(g.Keys) == 0 || len(g.Keys) > MaxGroupKeys {
-		fail("%d keys, 1 to %d are allowed", len(g.Keys), MaxGroupKeys)
+	if g.Keys.Len() == 0 || g.Keys.Len() > MaxGroupKeys {
+		fail("%d keys, 1 to %d are allowed", g.Keys.Len(), MaxGroupKeys)
 	}
-	for i, key := range g.Keys {
+	for i := range g.Keys.Len() {
+		key := g.Keys.At(i)
 		if key == "" || longerThan(key, MaxGroupKey) {
 			fail("keys[%d] must have 1 to %d characters", i, MaxGroupKey)
 		}
-		if i > 0 && g.Keys[i-1] >= key {
+		if i > 0 && g.Keys.At(i-1) >= key {
 			fail("keys[%d] %q is not above the one before", i, key)
 		}
 	}

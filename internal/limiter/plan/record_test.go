@@ -5,7 +5,6 @@ package plan_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 )
 
 func keyGroup() *plan.KeyGroup {
-	return &plan.KeyGroup{Namespace: "shop", Name: "gold-07", UID: "u", Generation: 2, Group: "gold", Keys: []string{"acme", "globex"}}
+	return &plan.KeyGroup{Namespace: "shop", Name: "gold-07", UID: "u", Generation: 2, Group: "gold", Keys: plan.NewKeyList("acme", "globex")}
 }
 
 func exception() *plan.Exception {
@@ -59,15 +58,17 @@ func TestValidateKeyGroups(t *testing.T) {
 		edit func(*plan.KeyGroup)
 		want string // empty if it is valid
 	}{
-		"a small one":         {func(*plan.KeyGroup) {}, ""},
-		"the largest":         {func(k *plan.KeyGroup) { k.Keys = keys(plan.MaxGroupKeys, plan.MaxGroupKey, "\x01") }, ""},
-		"of wide characters":  {func(k *plan.KeyGroup) { k.Keys = keys(plan.MaxGroupKeys, plan.MaxGroupKey, "\u2028") }, ""},
-		"too many keys":       {func(k *plan.KeyGroup) { k.Keys = keys(plan.MaxGroupKeys+1, 6, "x") }, "1001 keys, 1 to 1000 are allowed"},
-		"no key":              {func(k *plan.KeyGroup) { k.Keys = nil }, "0 keys, 1 to 1000 are allowed"},
-		"an empty key":        {func(k *plan.KeyGroup) { k.Keys[0] = "" }, "keys[0] must have 1 to 255 characters"},
-		"a long key":          {func(k *plan.KeyGroup) { k.Keys[1] = strings.Repeat("z", 256) }, "keys[1] must have 1 to 255 characters"},
-		"keys without order":  {func(k *plan.KeyGroup) { slices.Reverse(k.Keys) }, `keys[1] "acme" is not above the one before`},
-		"a key twice":         {func(k *plan.KeyGroup) { k.Keys[1] = k.Keys[0] }, `keys[1] "acme" is not above the one before`},
+		"a small one": {func(*plan.KeyGroup) {}, ""},
+		"the largest": {func(k *plan.KeyGroup) { k.Keys = plan.NewKeyList(keys(plan.MaxGroupKeys, plan.MaxGroupKey, "\x01")...) }, ""},
+		"of wide characters": {func(k *plan.KeyGroup) {
+			k.Keys = plan.NewKeyList(keys(plan.MaxGroupKeys, plan.MaxGroupKey, "\u2028")...)
+		}, ""},
+		"too many keys":       {func(k *plan.KeyGroup) { k.Keys = plan.NewKeyList(keys(plan.MaxGroupKeys+1, 6, "x")...) }, "1001 keys, 1 to 1000 are allowed"},
+		"no key":              {func(k *plan.KeyGroup) { k.Keys = plan.NewKeyList() }, "0 keys, 1 to 1000 are allowed"},
+		"an empty key":        {func(k *plan.KeyGroup) { k.Keys = plan.NewKeyList("", "a") }, "keys[0] must have 1 to 255 characters"},
+		"a long key":          {func(k *plan.KeyGroup) { k.Keys = plan.NewKeyList("a", strings.Repeat("z", 256)) }, "keys[1] must have 1 to 255 characters"},
+		"keys without order":  {func(k *plan.KeyGroup) { k.Keys = plan.NewKeyList("globex", "acme") }, `keys[1] "acme" is not above the one before`},
+		"a key twice":         {func(k *plan.KeyGroup) { k.Keys = plan.NewKeyList("acme", "acme") }, `keys[1] "acme" is not above the one before`},
 		"a group with colons": {func(k *plan.KeyGroup) { k.Group = "a:b" }, `group "a:b" must be a lower-case DNS name`},
 		"no name":             {func(k *plan.KeyGroup) { k.Name = "" }, "must be lower-case DNS names"},
 	} {

@@ -13,7 +13,7 @@ import (
 )
 
 func makeKeyGroup(name string, keys ...string) *plan.KeyGroup {
-	return &plan.KeyGroup{Namespace: "shop", Name: name, UID: "uid-" + name, Generation: 1, Group: "gold", Keys: keys}
+	return &plan.KeyGroup{Namespace: "shop", Name: name, UID: "uid-" + name, Generation: 1, Group: "gold", Keys: plan.NewKeyList(keys...)}
 }
 
 func makeException(name string, threshold int64) *plan.Exception {
@@ -43,7 +43,7 @@ func TestRecordsOfAllKindsReachTheReplicas(t *testing.T) {
 	c.Expect(held.Exceptions()).To(Equal([]*plan.Exception{makeException("same", 9)}))
 
 	c.Expect(l.Set(t.Context(), makeKeyGroup("same", "acme", "globex"), plan.SetOptions{})).To(Succeed())
-	c.Eventually(func() []string { return r.snapshot().Groups()[0].Keys }).Should(HaveLen(2))
+	c.Eventually(func() int { return r.snapshot().Groups()[0].Keys.Len() }).Should(Equal(2))
 	c.Expect(r.snapshot().Exceptions()[0]).To(BeIdenticalTo(held.Exceptions()[0]), "what did not change stays as it is")
 	c.Expect(r.snapshot().Lookup("shop/same")).To(BeIdenticalTo(held.Lookup("shop/same")))
 
