@@ -78,7 +78,7 @@ func addWebhook(
 	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
 		Matches: matches, Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
 		Reviews: o.Reviews,
-		Sizes:   &v1alpha1.PlanSizes{Objects: mgr.GetCache(), Budget: budget},
+		Sizes:   &v1alpha1.RecordSizes{Objects: mgr.GetCache(), Budget: budget},
 	})
 	if err != nil {
 		return err

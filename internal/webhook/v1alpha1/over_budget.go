@@ -16,72 +16,98 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// PlanSizes estimates how much of the budget of a Namespace its policies use. Only the leader
-// knows it, since plans that do not compile any more, or that wait for room, count differently.
-type PlanSizes struct {
-	// Objects reads policies and key groups from a cache.
+// RecordSizes estimates how much of the budget of a Namespace its objects use. Only the leader
+// knows it, since records that do not compile any more, or that wait for room, count differently.
+type RecordSizes struct {
+	// Objects reads policies, key groups and exceptions from a cache.
 	Objects client.Reader
 	// Budget is the budget of each Namespace.
 	Budget plan.Budget
 
 	mu    sync.Mutex
-	known map[string]map[string]planSize // by Namespace and name
+	known map[recordsOf]map[string]recordSize // by name
 }
 
-// planSize is the size of the plan of one generation; 0 if it does not compile.
-type planSize struct {
+// recordsOf are the records of a kind in a Namespace.
+type recordsOf struct {
+	kind      plan.Kind
+	namespace string
+}
+
+// recordSize is the size of the record of one generation; 0 if it does not compile.
+type recordSize struct {
 	uid        types.UID
 	generation int64
 	bytes      int
 }
 
-// shortage returns why the plan is likely to have no room, or nil.
-func (s *PlanSizes) shortage(ctx context.Context, compiled *plan.Plan) (*plan.OverBudget, error) {
-	sizes, err := s.of(ctx, compiled.Namespace)
-	if err != nil {
+// shortageOfPlan returns why the plan is likely to have no room, or nil.
+func (s *RecordSizes) shortageOfPlan(ctx context.Context, compiled *plan.Plan) (*plan.OverBudget, error) {
+	list := &v1alpha1.RateLimitPolicyList{}
+	if err := s.Objects.List(ctx, list, client.InNamespace(compiled.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	change := plan.Usage{Bytes: sizeOf(compiled), Policies: 1}
-	var used plan.Usage
-	for name, size := range sizes {
+	return s.shortage(compiled, measure(s, recordsOf{plan.KindPlan, compiled.Namespace}, list.Items, func(policy *v1alpha1.RateLimitPolicy) int {
+		other, problems := compile.Compile(policy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
+		if len(problems) > 0 {
+			return 0
+		}
+		return sizeOf(other)
+	})), nil
+}
+
+// shortageOfKeyGroup returns why the key group is likely to have no room beside the key groups of its Namespace, or nil.
+func (s *RecordSizes) shortageOfKeyGroup(compiled *plan.KeyGroup, groups []v1alpha1.RateLimitKeyGroup) *plan.OverBudget {
+	return s.shortage(compiled, measure(s, recordsOf{plan.KindKeyGroup, compiled.Namespace}, groups, func(group *v1alpha1.RateLimitKeyGroup) int {
+		other, problems := compile.KeyGroup(group)
+		if len(problems) > 0 {
+			return 0
+		}
+		return sizeOf(other)
+	}))
+}
+
+// shortage returns why the record is likely to have no room beside the records of its kind and Namespace, or nil. They
+// may include an earlier form of it.
+func (s *RecordSizes) shortage(r plan.Record, beside map[string]recordSize) *plan.OverBudget {
+	namespace, own := plan.SplitID(r.ID())
+	change, used := plan.UsageOf(r.ID(), sizeOf(r)), plan.Usage{}
+	for name, size := range beside {
 		if size.bytes == 0 {
 			continue
 		}
-		used.Add(plan.Usage{Bytes: size.bytes, Policies: 1})
-		if name == compiled.Name {
-			change.Add(plan.Usage{Bytes: -size.bytes, Policies: -1})
+		usage := plan.UsageOf(r.ID(), size.bytes)
+		used.Add(usage)
+		if name == own {
+			change = change.Minus(usage)
 		}
 	}
 	budgets := plan.Budgets{Namespace: s.Budget}
-	return budgets.Shortage(compiled.Namespace, change, used, plan.Usage{}), nil
+	return budgets.Shortage(namespace, change, used, plan.Usage{})
 }
 
-// of returns the sizes of the plans of a Namespace. It compiles each generation once.
-func (s *PlanSizes) of(ctx context.Context, namespace string) (map[string]planSize, error) {
-	list := &v1alpha1.RateLimitPolicyList{}
-	if err := s.Objects.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
+// measure returns the sizes of the records of these objects, which are all of their kind and Namespace, by name. It
+// measures each generation once.
+func measure[T any, O interface {
+	*T
+	client.Object
+}](s *RecordSizes, of recordsOf, objects []T, size func(O) int) map[string]recordSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, next := s.known[namespace], make(map[string]planSize, len(list.Items))
-	for i := range list.Items {
-		policy := &list.Items[i]
-		size := before[policy.Name]
-		if size.uid != policy.UID || size.generation != policy.Generation {
-			size = planSize{uid: policy.UID, generation: policy.Generation}
-			compiled, problems := compile.Compile(policy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
-			if len(problems) == 0 {
-				size.bytes = sizeOf(compiled)
-			}
+	before, next := s.known[of], make(map[string]recordSize, len(objects))
+	for i := range objects {
+		object := O(&objects[i])
+		measured := before[object.GetName()]
+		if measured.uid != object.GetUID() || measured.generation != object.GetGeneration() {
+			measured = recordSize{object.GetUID(), object.GetGeneration(), size(object)}
 		}
-		next[policy.Name] = size
+		next[object.GetName()] = measured
 	}
 	if s.known == nil {
-		s.known = map[string]map[string]planSize{}
+		s.known = map[recordsOf]map[string]recordSize{}
 	}
-	s.known[namespace] = next
-	return next, nil
+	s.known[of] = next
+	return next
 }
 
 // sizeOf returns the bytes of the encoded record, 0 if it cannot be encoded.

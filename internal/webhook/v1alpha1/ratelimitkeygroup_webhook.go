@@ -65,28 +65,12 @@ func (v *keyGroupValidator) validate(ctx context.Context, group *v1alpha1.RateLi
 
 // budgetWarnings warns of a key group that is likely to have no room in the budget of its Namespace.
 func (v *keyGroupValidator) budgetWarnings(compiled *plan.KeyGroup, groups []v1alpha1.RateLimitKeyGroup) []string {
-	change, used := usageOf(compiled), plan.Usage{}
-	for i := range groups {
-		other, _ := compile.KeyGroup(&groups[i])
-		if other == nil {
-			continue
-		}
-		usage := usageOf(other)
-		used.Add(usage)
-		if other.Name == compiled.Name {
-			change = change.Minus(usage)
-		}
-	}
-	budgets := plan.Budgets{Namespace: v.Sizes.Budget}
-	shortage := budgets.Shortage(compiled.Namespace, change, used, plan.Usage{})
+	shortage := v.Sizes.shortageOfKeyGroup(compiled, groups)
 	if shortage == nil {
 		return nil
 	}
 	return []string{"spec: the key group will probably not be accepted (OverBudget): " + shortage.String()}
 }
-
-// usageOf returns what the key group needs of the budgets.
-func usageOf(group *plan.KeyGroup) plan.Usage { return plan.UsageOf(group.ID(), sizeOf(group)) }
 
 // groupWarnings warns of the groups that overrides of the policy select.
 func (v *Validator) groupWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {

@@ -38,7 +38,7 @@ type Validator struct {
 	// Matches holds the matches of all policies.
 	Matches *warning.MatchIndex
 	// Sizes estimates the use of budgets; nil does not warn of them.
-	Sizes *PlanSizes
+	Sizes *RecordSizes
 	// Reviews counts the answers; nil counts none.
 	Reviews *Reviews
 	// Namespaces reads Namespaces and policies from the API server: a cache that lags behind an annotation
@@ -177,7 +177,7 @@ func (v *Validator) budgetWarnings(ctx context.Context, compiled *plan.Plan) []s
 	if v.Sizes == nil {
 		return nil
 	}
-	shortage, err := v.Sizes.shortage(ctx, compiled)
+	shortage, err := v.Sizes.shortageOfPlan(ctx, compiled)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to list the policies of the Namespace", "namespace", compiled.Namespace)
 		return nil

@@ -113,7 +113,7 @@ func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop
 	DeferCleanup(cancel)
 	handler, err := v1alpha1.NewHandler(server.Env.Scheme, &v1alpha1.Validator{
 		Matches: matches, Namespaces: api, Tenancy: tenancy,
-		Sizes: &v1alpha1.PlanSizes{Objects: policies, Budget: budget}, Reviews: reviews,
+		Sizes: &v1alpha1.RecordSizes{Objects: policies, Budget: budget}, Reviews: reviews,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	https := httptest.NewTLSServer(handler)
