@@ -63,37 +63,59 @@ func Decode(data []byte) (Record, error) {
 	if len(data) > maxGroupBytes {
 		return nil, fmt.Errorf("record is %d bytes, at most %d are allowed", len(data), maxGroupBytes)
 	}
-	var envelope struct {
-		Version   int             `json:"version"`
-		Plan      json.RawMessage `json:"plan"`
-		KeyGroup  json.RawMessage `json:"keyGroup"`
-		Exception json.RawMessage `json:"exception"`
-	}
-	if err := decodeStrict(data, &envelope); err != nil {
+	envelope, err := decodeEnvelope(data)
+	if err != nil {
 		return nil, fmt.Errorf("decode record: %w", err)
 	}
-	if envelope.Version > Version || envelope.Version < max(1, Version-1) {
-		return nil, fmt.Errorf("decode record: version %d, this release reads versions %d to %d",
-			envelope.Version, max(1, Version-1), Version)
+	r, err := envelope.record()
+	if err != nil {
+		return nil, fmt.Errorf("decode record: %w", err)
 	}
-	var r Record
-	var member json.RawMessage
-	for _, found := range []struct {
-		into   Record
-		member json.RawMessage
-	}{{&Plan{}, envelope.Plan}, {&KeyGroup{}, envelope.KeyGroup}, {&Exception{}, envelope.Exception}} {
-		if found.member != nil && member != nil {
-			return nil, errors.New("decode record: it has several kinds")
+	if len(data) > r.sizeLimit() {
+		return nil, fmt.Errorf("decode record: %d bytes, at most %d are allowed", len(data), r.sizeLimit())
+	}
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("decode record %s: %w", r.ID(), err)
+	}
+	return r, nil
+}
+
+// decodeEnvelope parses the envelope and its records in one pass. The members of a version that this release does not
+// read may be unknown, so the error names the version.
+func decodeEnvelope(data []byte) (*versioned, error) {
+	envelope := &versioned{}
+	err := decodeStrict(data, envelope)
+	version := envelope.Version
+	if err != nil {
+		var found struct {
+			Version int `json:"version"`
 		}
-		if found.member != nil {
-			r, member = found.into, found.member
+		if json.Unmarshal(data, &found) != nil {
+			return nil, err
+		}
+		version = found.Version
+	}
+	if version > Version || version < max(1, Version-1) {
+		return nil, fmt.Errorf("version %d, this release reads versions %d to %d", version, max(1, Version-1), Version)
+	}
+	return envelope, err
+}
+
+// record returns the only record.
+func (v *versioned) record() (r Record, err error) {
+	for _, found := range []struct {
+		record Record
+		has    bool
+	}{{v.Plan, v.Plan != nil}, {v.KeyGroup, v.KeyGroup != nil}, {v.Exception, v.Exception != nil}} {
+		if found.has && r != nil {
+			return nil, errors.New("it has several kinds")
+		}
+		if found.has {
+			r = found.record
 		}
 	}
 	if r == nil {
-		return nil, errors.New("decode record: it has no kind")
-	}
-	if err := decodeRecord(member, r); err != nil {
-		return nil, err
+		return nil, errors.New("it has no kind")
 	}
 	if p, isPlan := r.(*Plan); isPlan {
 		p.shareTexts()
@@ -129,20 +151,6 @@ func DecodePlan(data []byte) (*Plan, error) {
 		return nil, fmt.Errorf("decode plan: %s is a %s", r.ID(), KindOf(r.ID()))
 	}
 	return p, nil
-}
-
-// decodeRecord parses one record, whose size must be within the bound of its kind.
-func decodeRecord(data []byte, into Record) error {
-	if len(data) > into.sizeLimit() {
-		return fmt.Errorf("decode record: %d bytes, at most %d are allowed", len(data), into.sizeLimit())
-	}
-	if err := decodeStrict(data, into); err != nil {
-		return fmt.Errorf("decode record: %w", err)
-	}
-	if err := into.Validate(); err != nil {
-		return fmt.Errorf("decode record %s: %w", into.ID(), err)
-	}
-	return nil
 }
 
 func decodeStrict(data []byte, into any) error {

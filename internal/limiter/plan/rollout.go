@@ -22,7 +22,7 @@ type Rollout struct {
 	OwnedElsewhere bool
 
 	// Record is the record with the ID in the registry, or nil. While Redis does not answer
-	// it is the last known record.
+	// it is the last known record. A key group is an Outline.
 	Record Record
 
 	// OverBudget is why the newest desired record has no room in the registry, or nil. Record then

@@ -15,7 +15,7 @@ const maxFormats = 2
 
 // entry is one desired record.
 type entry struct {
-	record     plan.Record // nil until it is decoded, and if it cannot be
+	record     plan.Record // an Outline; nil until it is decoded, and if it cannot be
 	uid        string
 	generation int64
 	// inherited means that the previous leader published the record and that it was not set
@@ -36,7 +36,7 @@ type form struct {
 
 // newEntry returns the entry of a record, with its encoding in the newest format.
 func newEntry(r plan.Record, data []byte) *entry {
-	e := &entry{record: r, usage: plan.UsageOf(r.ID(), len(data))}
+	e := &entry{record: plan.Outline(r), usage: plan.UsageOf(r.ID(), len(data))}
 	e.uid, e.generation = r.Source()
 	e.forms[0].data = data
 	return e
@@ -62,24 +62,39 @@ func (e *entry) encoded(slot int, f format) []byte {
 	if own.data != nil || own.inexpressible {
 		return own.data
 	}
-	if r := e.decoded(); r != nil {
+	r := e.decoded()
+	if r != nil && plan.KindOf(r.ID()) == plan.KindKeyGroup {
+		r = e.decode()
+	}
+	if r != nil {
 		own.data, _ = plan.EncodeAs(r, int(f))
 	}
 	own.inexpressible = own.data == nil
 	return own.data
 }
 
-// decoded returns the record, or nil without an entry or if it was inherited and cannot be decoded.
+// decoded returns the Outline of the record, or nil without an entry or if it was inherited and cannot be decoded.
 func (e *entry) decoded() plan.Record {
 	if e == nil {
 		return nil
 	}
-	for slot := range e.forms {
-		if e.record == nil && e.forms[slot].data != nil {
-			e.record, _ = plan.Decode(e.forms[slot].data)
-		}
+	if e.record == nil {
+		e.record = plan.Outline(e.decode())
 	}
 	return e.record
+}
+
+// decode returns the record of the first form that can be decoded, or nil.
+func (e *entry) decode() plan.Record {
+	for slot := range e.forms {
+		if e.forms[slot].data == nil {
+			continue
+		}
+		if r, err := plan.Decode(e.forms[slot].data); err == nil {
+			return r
+		}
+	}
+	return nil
 }
 
 // isPublished reports whether every format that holds the registry holds the record or cannot express it,
