@@ -197,7 +197,7 @@ func TestEndedContextIsDenied(t *testing.T) {
 func TestDecisionIsDecoded(t *testing.T) {
 	url, _ := answering(t, 429, `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"Slow down.","code":"TooManyAttempts",
 "allowed":false,"reason":"LimitExceeded","policy":"shop/p","limit":"burst","override":"gold","retryAfter":8,"revision":7,
-"limits":[{"policy":"shop/p","limit":"burst","allowed":false,"used":3,"threshold":4,"remaining":1,"retryAfterMs":7500,"resetAfterMs":9000,"shadow":true}]}`,
+"limits":[{"policy":"shop/p","limit":"burst","override":"gold","group":"partners","exception":"launch","allowed":false,"used":3,"threshold":4,"remaining":1,"retryAfterMs":7500,"resetAfterMs":9000,"shadow":true}]}`,
 		"Retry-After", "8", "RateLimit", `"a";r=0`, "RateLimit-Policy", `"a";q=3`, "X-RateLimit-Limit", "3", "Weir-Degraded", "local", "Set-Cookie", "x")
 	d, err := newClient(t, url, Open).Check(t.Context(), Check{})
 	if err != nil {
@@ -211,7 +211,7 @@ func TestDecisionIsDecoded(t *testing.T) {
 		Reason: ReasonLimitExceeded, Status: 429, Policy: "shop/p", Limit: "burst", Override: "gold", Code: "TooManyAttempts", Detail: "Slow down.",
 		RetryAfter: 8 * time.Second, Revision: 7, Degraded: "local",
 		Limits: []Limit{{
-			Policy: "shop/p", Limit: "burst", Used: 3, Threshold: 4, Remaining: 1, Shadow: true,
+			Policy: "shop/p", Limit: "burst", Override: "gold", Group: "partners", Exception: "launch", Used: 3, Threshold: 4, Remaining: 1, Shadow: true,
 			RetryAfter: 7500 * time.Millisecond, ResetAfter: 9 * time.Second,
 		}},
 		Header: http.Header{"Retry-After": {"8"}, "Ratelimit": {`"a";r=0`}, "Ratelimit-Policy": {`"a";q=3`}, "X-Ratelimit-Limit": {"3"}},

@@ -68,7 +68,10 @@ type Decision struct {
 // Limit is the state of a limit after the check.
 type Limit struct {
 	Policy, Limit string
-	Allowed       bool
+	// Override is the override of the policy that selects the key, and Group the group of keys by which it does. Exception
+	// is the RateLimitException whose numbers apply in place of theirs. Each is empty if there is none.
+	Override, Group, Exception string
+	Allowed                    bool
 	// Used, Threshold and Remaining are units. Held is the part of Used that open reservations hold.
 	Used, Threshold, Remaining, Held int64
 	// RetryAfter is the time until this limit admits the same check; 0 if it does, or waiting
@@ -96,6 +99,7 @@ func (d *Decision) UnmarshalJSON(text []byte) error {
 		RetryAfter, Revision                  int64
 		Limits                                []struct {
 			Policy, Limit              string
+			Override, Group, Exception string
 			Allowed, Shadow            bool
 			Used, Threshold, Remaining int64
 			Held                       int64
@@ -116,7 +120,7 @@ func (d *Decision) UnmarshalJSON(text []byte) error {
 	}
 	for _, l := range document.Limits {
 		d.Limits = append(d.Limits, Limit{
-			Policy: l.Policy, Limit: l.Limit, Allowed: l.Allowed, Shadow: l.Shadow,
+			Policy: l.Policy, Limit: l.Limit, Override: l.Override, Group: l.Group, Exception: l.Exception, Allowed: l.Allowed, Shadow: l.Shadow,
 			Used: l.Used, Threshold: l.Threshold, Remaining: l.Remaining, Held: l.Held,
 			RetryAfter: time.Duration(l.RetryAfterMs) * time.Millisecond,
 			ResetAfter: time.Duration(l.ResetAfterMs) * time.Millisecond,
