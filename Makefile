@@ -243,10 +243,11 @@ bench: ## Run the benchmarks (BENCH=regexp).
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $$(go list ./... | grep -v '/test/bench$$')
 
 .PHONY: scale
-scale: ## Measure cold start, memory and edits with 1,000 and 5,000 policies.
+scale: ## Measure cold start, memory and edits with 1,000 and 5,000 policies, and with 200,000 keys of a group.
 	hack/redis.sh
 	hack/kube/build.sh
 	go test -run '^$$' -bench BenchmarkScale -benchtime 1x -timeout 30m ./cmd/weir
+	go test -run '^$$' -bench BenchmarkKeyGroups -benchtime 1x -timeout 15m ./cmd/weir
 	go test -run '^$$' -bench BenchmarkStatusWrites -benchtime 5x ./cmd/weir
 
 .PHONY: bench-compare

@@ -20,10 +20,15 @@ const (
 	// Live data is usually a few megabytes of plans, while every decision allocates, so the
 	// default of 100 would spend a fifth of the CPU on collections.
 	smallHeapPercent = 400
-	// largeHeap is the live data in bytes above which the heap only doubles: plans of thousands of
+	// largeHeap is by how many bytes a heap may grow before it only doubles: with plans of thousands of
 	// policies, or the counters of failureMode Local, of which a million keys are 140 MiB.
 	largeHeap        = 64 << 20
 	largeHeapPercent = 100
+	// scannedPercent is how much the heap may grow, relative to the live data that a collection must scan for pointers.
+	// The rest, such as 200,000 keys of groups, makes collections hardly longer, and needs no room of its own.
+	scannedPercent = 550
+	// percentStep keeps the percentage from changing after each collection, because a change stops all goroutines.
+	percentStep = 50
 )
 
 // tuneMemory sets the memory limit and the pace of the garbage collector. The environment
@@ -40,28 +45,31 @@ func tuneMemory(logger *slog.Logger) {
 // paceCollections sets the pace of the garbage collector by the live data, now and after each
 // collection.
 func paceCollections() {
-	percent := collectionPercent(liveBytes())
+	percent := collectionPercent(liveData())
 	debug.SetGCPercent(percent)
 	afterCollection(func() {
-		if next := collectionPercent(liveBytes()); next != percent {
+		if next := collectionPercent(liveData()); next != percent {
 			percent = next
 			debug.SetGCPercent(percent)
 		}
 	})
 }
 
-func collectionPercent(live uint64) int {
-	if live > largeHeap {
-		return largeHeapPercent
+// collectionPercent returns how much the heap may grow beyond the live data, of which the collector scans a part.
+func collectionPercent(live, scanned uint64) int {
+	if live == 0 { // no collection yet
+		return smallHeapPercent
 	}
-	return smallHeapPercent
+	percent := min(scannedPercent*scanned/live, 100*largeHeap/live)
+	percent -= percent % percentStep
+	return int(min(max(percent, largeHeapPercent), smallHeapPercent)) //nolint:gosec // in between
 }
 
-// liveBytes returns the live data of the last collection.
-func liveBytes() uint64 {
-	sample := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	runtimemetrics.Read(sample)
-	return sample[0].Value.Uint64()
+// liveData returns the bytes of the live data of the last collection, and how many of the heap can have pointers.
+func liveData() (live, scanned uint64) {
+	samples := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"}}
+	runtimemetrics.Read(samples)
+	return samples[0].Value.Uint64(), samples[1].Value.Uint64()
 }
 
 // afterCollection calls f after each collection, one call at a time.

@@ -28,3 +28,24 @@ func TestCollectionsArePacedByTheLiveHeap(t *testing.T) {
 	runtime.KeepAlive(keys)
 	g.Eventually(percent).Should(Equal(uint64(smallHeapPercent)))
 }
+
+// The pace is of what a collection scans: data without pointers, such as the keys of groups, gets no room of its own.
+func TestCollectionPercent(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		live, scanned uint64
+		want          int
+	}{
+		"before the first collection": {0, 4 << 20, 400},
+		"some policies":               {8 << 20, 6 << 20, 400},
+		"keys beside them":            {30 << 20, 10 << 20, 150},
+		"a heap that is nearly large": {40 << 20, 30 << 20, 150},
+		"keys alone":                  {60 << 20, 1 << 20, 100},
+		"a large heap":                {200 << 20, 150 << 20, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			NewWithT(t).Expect(collectionPercent(tc.live, tc.scanned)).To(Equal(tc.want))
+		})
+	}
+}

@@ -104,7 +104,7 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	c.redis.Resume()
 	var largest int
 	for _, p := range all {
-		largest = max(largest, p.largestMemory(g))
+		largest = max(largest, p.memory(g, "VmHWM"))
 	}
 	b.ReportMetric(float64(largest)/(1<<20), "MiB")
 	for _, p := range all {
@@ -208,11 +208,11 @@ func (p *process) policies() int {
 	return len(list.Policies)
 }
 
-// largestMemory returns the peak memory of the process in bytes.
-func (p *process) largestMemory(g *WithT) int {
+// memory returns a number of bytes of the status of the process, such as its memory VmRSS and its largest memory VmHWM.
+func (p *process) memory(g *WithT, field string) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	g.Expect(err).NotTo(HaveOccurred())
-	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
+	found := regexp.MustCompile(field + `:\s+(\d+) kB`).FindSubmatch(text)
 	g.Expect(found).NotTo(BeNil())
 	kilobytes, err := strconv.Atoi(string(found[1]))
 	g.Expect(err).NotTo(HaveOccurred())
