@@ -73,6 +73,25 @@ func (e *entry) encoded(slot int, f format) []byte {
 	return own.data
 }
 
+// keepsLast reports whether data, an earlier form of the record, stays in a format that cannot express the record: a plan
+// of the same object and mode. An edit that lets a policy deny less must not leave the last plan behind.
+func (e *entry) keepsLast(data []byte) bool {
+	last, err := plan.DecodePlan(data)
+	desired, isPlan := e.decoded().(*plan.Plan)
+	return err == nil && isPlan && last.UID == desired.UID && last.Mode == desired.Mode
+}
+
+// isOf reports whether the form has the generation of the record r.
+func (f *form) isOf(r plan.Record) bool {
+	stored, err := plan.Decode(f.data)
+	if err != nil {
+		return false
+	}
+	uid, generation := stored.Source()
+	wantUID, want := r.Source()
+	return uid == wantUID && generation == want
+}
+
 // decoded returns the Outline of the record, or nil without an entry or if it was inherited and cannot be decoded.
 func (e *entry) decoded() plan.Record {
 	if e == nil {

@@ -132,10 +132,63 @@ func TestPlanThatTheVersionBeforeCannotExpress(t *testing.T) {
 	c.Expect(l.Rollout("shop/novel").ReplicasTooOld).To(BeFalse())
 	novel.Generation = 7
 	c.Expect(l.Set(t.Context(), novel, plan.SetOptions{})).To(Succeed())
-	c.Eventually(a.plans).Should(Equal(1), "its last form is gone, not enforced forever")
+	c.Eventually(a.plans).Should(Equal(1), "its last form has another mode")
 	a.stop()
 	<-a.done
 	c.Eventually(l.enforcedCounts).WithArguments("shop/novel").Should(Equal([]int{1, 1}))
+}
+
+// A replica of the release before keeps the last plan of a policy whose edit its version cannot express.
+func TestLastPlanStaysInTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	shadow := func(threshold int64, overrides ...plan.Override) *plan.Plan {
+		p := makePlan("novel", threshold)
+		p.Mode, p.Key, p.Overrides = plan.ModeShadow, []plan.KeyPart{{Type: plan.KeyPrincipal}}, overrides
+		return p
+	}
+	inexpressible := func(threshold int64) *plan.Plan {
+		return shadow(threshold, plan.Override{Name: "all", Keys: []string{"k"}, Action: plan.ActionAllow})
+	}
+	l := c.leadSyncedIn(supported, makePlan("login", 5), shadow(5))
+	a, b := c.watchIn(before, "a", ours), c.watchIn(supported, "b", ours)
+	c.Eventually(l.enforcedCounts).WithArguments("shop/novel").Should(Equal([]int{2, 2}))
+	stays := func(l *leader, latest int64) {
+		t.Helper()
+		c.Eventually(b.threshold).WithArguments("shop/novel").Should(Equal(latest))
+		c.Eventually(func() bool { return l.Rollout("shop/novel").ReplicasTooOld }).Should(BeTrue())
+		c.Eventually(l.enforcedCounts).WithArguments("shop/novel").Should(Equal([]int{1, 2}), "the last plan does not count")
+		c.Expect([]int{a.fewestPlans(), b.fewestPlans()}).To(Equal([]int{2, 2}))
+		c.Expect(a.threshold("shop/novel")).To(BeEquivalentTo(5))
+	}
+	c.Expect(l.Set(t.Context(), inexpressible(6), plan.SetOptions{})).To(Succeed())
+	stays(l, 6)
+	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
+	c.Eventually(c.exists(inPrevious)).WithTimeout(restoreTimeout).Should(BeTrue())
+	stays(l, 6)
+
+	l.end()
+	l = c.leadSyncedIn(supported, makePlan("login", 5), inexpressible(6))
+	stays(l, 6)
+	c.Expect(l.Set(t.Context(), inexpressible(7), plan.SetOptions{})).To(Succeed())
+	stays(l, 7)
+
+	l.end()
+	l = c.leadSyncedIn(before, makePlan("login", 5)) // it does not accept the policy
+	c.Eventually(func() format { return c.followed("b") }).Should(Equal(supported[1]))
+	c.Eventually(b.threshold).WithArguments("shop/novel").Should(BeEquivalentTo(5), "after a rollback the last plan stays")
+	l.end()
+
+	l = c.leadSyncedIn(supported, makePlan("login", 5), inexpressible(8))
+	stays(l, 8)
+	c.Expect(l.Set(t.Context(), shadow(9), plan.SetOptions{})).To(Succeed())
+	c.Eventually(l.enforcedCounts).WithArguments("shop/novel").Should(Equal([]int{2, 2}))
+	c.Expect(a.threshold("shop/novel")).To(BeEquivalentTo(9))
+	c.Expect(l.Set(t.Context(), inexpressible(10), plan.SetOptions{})).To(Succeed())
+	again := inexpressible(1)
+	again.UID = "uid-of-another-object"
+	c.Expect(l.Set(t.Context(), again, plan.SetOptions{})).To(Succeed())
+	c.Eventually(a.plans).Should(Equal(1), "the plan of another object does not stay")
 }
 
 func TestWipedRegistryIsPublishedInEveryVersion(t *testing.T) {

@@ -142,8 +142,8 @@ func (f *formatWriter) startEpoch(ctx context.Context, h *header, alive []heartb
 	return nil
 }
 
-// allPlans returns all desired plans that the format can express, and whether they are
-// complete.
+// allPlans returns all desired plans that the format can express, with the last form of those that it
+// cannot, and whether they are complete.
 func (f *formatWriter) allPlans() (map[string][]byte, bool) {
 	f.writer.mu.Lock()
 	defer f.writer.mu.Unlock()
@@ -154,6 +154,8 @@ func (f *formatWriter) allPlans() (map[string][]byte, bool) {
 	for id, e := range f.writer.entries {
 		if data := e.encoded(f.slot, f.scripts.format); data != nil {
 			all[id] = data
+		} else if last := f.stored[id]; last != nil && e.keepsLast(last) {
+			all[id] = last
 		}
 	}
 	return all, true
@@ -202,7 +204,7 @@ func (f *formatWriter) takeDirty() map[string][]byte {
 			data = e.encoded(f.slot, f.scripts.format)
 		}
 		switch {
-		case data == nil && isStored:
+		case data == nil && isStored && (e == nil || !e.keepsLast(old)):
 			changes[id] = nil
 		case data == nil:
 		case isStored && bytes.Equal(old, data):

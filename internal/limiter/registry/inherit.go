@@ -41,9 +41,14 @@ func (w *Writer) inheritEntry(id string, slot int, f form) {
 		e = &entry{inherited: true, usage: plan.UsageOf(id, len(f.data))}
 		w.replace(id, e)
 	}
-	if e != nil && e.inherited {
-		e.forms[slot] = f
+	if e == nil || !e.inherited {
+		return
 	}
+	if newest := e.decoded(); newest != nil && !f.isOf(newest) {
+		w.dirty[slot][id] = struct{}{} // the last form of a record that the format cannot express, or an unfinished write
+		return
+	}
+	e.forms[slot] = f
 }
 
 func (l *leaderLoop) hasInherited() bool {
