@@ -68,8 +68,8 @@ type Decision struct {
 // Limit is the state of a limit after the check.
 type Limit struct {
 	Policy, Limit string
-	// Override is the override of the policy that selects the key, and Group the group of keys by which it does. Exception
-	// is the RateLimitException whose numbers apply in place of theirs. Each is empty if there is none.
+	// Override is the override of the policy that selects the key, or empty; Group is the group of keys by which it does, or
+	// empty. Exception is the RateLimitException whose numbers apply, or empty.
 	Override, Group, Exception string
 	Allowed                    bool
 	// Used, Threshold and Remaining are units. Held is the part of Used that open reservations hold.

@@ -38,8 +38,8 @@ type groupSlot struct {
 	indexes []uint16
 }
 
-// keyPlace is one key of one record: a hash of the key in the upper half, the slot of the record in the lower. Those of a
-// shard are sorted.
+// keyPlace is one key of one record: a hash of the key in the upper half, the slot of the record in the lower. A shard
+// has its places in ascending order.
 type keyPlace uint64
 
 func (p keyPlace) slot() uint32 { return uint32(p) } //nolint:gosec // the lower half
@@ -240,7 +240,7 @@ func keysOf(r *plan.KeyGroup) []string {
 	return slices.AppendSeq(make([]string, 0, r.Keys.Len()), r.Keys.All())
 }
 
-// difference returns the elements of a without those of b, each as often as it occurs. Both are sorted.
+// difference returns the elements of a without the elements of b, each as often as it occurs. Both are sorted.
 func difference[E cmp.Ordered](a, b []E) (rest []E) {
 	for _, e := range a {
 		for len(b) > 0 && b[0] < e {

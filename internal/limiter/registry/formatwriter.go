@@ -142,8 +142,8 @@ func (f *formatWriter) startEpoch(ctx context.Context, h *header, alive []heartb
 	return nil
 }
 
-// allPlans returns all desired plans that the format can express, with the last form of those that it
-// cannot, and whether they are complete.
+// allPlans returns all desired plans, and whether they are complete. A plan that the format cannot express
+// has its last form, if that stays, or is missing.
 func (f *formatWriter) allPlans() (map[string][]byte, bool) {
 	f.writer.mu.Lock()
 	defer f.writer.mu.Unlock()
