@@ -62,7 +62,7 @@ func collectionPercent(live, scanned uint64) int {
 	}
 	percent := min(scannedPercent*scanned/live, 100*largeHeap/live)
 	percent -= percent % percentStep
-	return int(min(max(percent, largeHeapPercent), smallHeapPercent)) //nolint:gosec // in between
+	return int(min(max(percent, largeHeapPercent), smallHeapPercent))
 }
 
 // liveData returns the bytes of the live data of the last collection, and how many of the heap can have pointers.

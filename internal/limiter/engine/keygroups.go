@@ -49,7 +49,7 @@ type keyHash uint64
 
 func hashOf(key string) keyHash { return keyHash(maphash.String(groupSeed, key)) }
 
-func (h keyHash) shard() int { return int(h % groupShards) } //nolint:gosec // below groupShards
+func (h keyHash) shard() int { return int(h % groupShards) }
 
 // place returns the place of the key in the slot.
 func (h keyHash) place(slot int) keyPlace { return keyPlace(h&^(1<<32-1)) | keyPlace(slot) } //nolint:gosec // not negative
@@ -94,7 +94,7 @@ func (k *keyGroups) of(key string) (found *groupSet) {
 // indexOf returns the index of the first place that is not before this one. Hashes are uniform, so it is near where a
 // proportion expects it: a binary search would read memory that is far apart.
 func indexOf(places []keyPlace, place keyPlace) int {
-	at := int(uint64(place>>32) * uint64(len(places)) >> 32) //nolint:gosec // below the length
+	at := int(uint64(place>>32) * uint64(len(places)) >> 32)
 	for at > 0 && places[at-1] >= place {
 		at--
 	}
@@ -121,7 +121,7 @@ func newGroupSlot(r *plan.KeyGroup) groupSlot {
 		for s.indexes[at] != 0 {
 			at = (at + 1) % len(s.indexes)
 		}
-		s.indexes[at] = uint16(i + 1) //nolint:gosec // at most plan.MaxGroupKeys
+		s.indexes[at] = uint16(i + 1)
 	}
 	return s
 }

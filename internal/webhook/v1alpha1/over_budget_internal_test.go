@@ -6,6 +6,7 @@ package v1alpha1
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -70,7 +71,7 @@ func BenchmarkReviewKeyGroup(b *testing.B) {
 				v1alpha1.Override{Name: "better", Groups: []string{tiers}, Action: v1alpha1.OverrideActionAllow}).Obj()}}
 			for i := range 250 {
 				group := v1alpha1.RateLimitKeyGroup{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("gold-%03d", i), UID: types.UID(fmt.Sprint(i)), Generation: 1},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("gold-%03d", i), UID: types.UID(strconv.Itoa(i)), Generation: 1},
 					Spec:       v1alpha1.RateLimitKeyGroupSpec{Group: []string{"gold", tiers}[i%2]},
 				}
 				for j := range plan.MaxGroupKeys {
