@@ -103,32 +103,35 @@ func (s *keyState) write(w io.Writer) error {
 		l := &s.Limits[i]
 		row(l.Limit, number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(l), millis(l.ResetAfterMs))
 	}
-	if s.OpenSlices > 0 {
-		row("")
-		if err := table.Flush(); err != nil {
-			return err
-		}
-		row("SLICE OF", "HELD", "ENDS IN")
-		for _, slice := range s.Slices {
-			row("a replica", number(slice.Units), millis(slice.EndsInMs))
-		}
-		if more := s.OpenSlices - int64(len(s.Slices)); more > 0 {
-			row(number(more)+" more", "", "")
-		}
+	slices, reservations := make([][]string, len(s.Slices)), make([][]string, len(s.Reservations))
+	for i, slice := range s.Slices {
+		slices[i] = []string{number(slice.Units), millis(slice.EndsInMs)}
 	}
-	if s.OpenReservations == 0 {
+	for i, r := range s.Reservations {
+		reservations[i] = []string{r.ID, number(r.Units), millis(r.EndsInMs)}
+	}
+	if err := writeHolds(table, []string{"SLICE", "ENDS IN"}, s.OpenSlices, slices); err != nil {
+		return err
+	}
+	return writeHolds(table, []string{"RESERVATION", "HELD", "ENDS IN"}, s.OpenReservations, reservations)
+}
+
+// writeHolds writes what is held of a key, and how many more than listed there are.
+func writeHolds(table *tabwriter.Writer, header []string, open int64, listed [][]string) error {
+	if open == 0 {
 		return table.Flush()
 	}
+	row := func(cells ...string) { _, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) }
 	row("")
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	row("RESERVATION", "HELD", "ENDS IN")
-	for _, r := range s.Reservations {
-		row(r.ID, number(r.Units), millis(r.EndsInMs))
+	row(header...)
+	for _, cells := range listed {
+		row(cells...)
 	}
-	if more := s.OpenReservations - int64(len(s.Reservations)); more > 0 {
-		row(number(more)+" more", "", "")
+	if more := open - int64(len(listed)); more > 0 {
+		row(append([]string{number(more) + " more"}, make([]string, len(header)-1)...)...)
 	}
 	return table.Flush()
 }

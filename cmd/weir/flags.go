@@ -154,12 +154,6 @@ func (f *decisionFlags) validate() error {
 	if f.floods.PerWindow < 0 {
 		errs = append(errs, fmt.Errorf("--new-keys-per-window %d: must not be negative", f.floods.PerWindow))
 	}
-	if f.localKeys < 1 {
-		errs = append(errs, fmt.Errorf("--local-keys %d: must be at least 1", f.localKeys))
-	}
-	if f.sliceKeys < 0 {
-		errs = append(errs, fmt.Errorf("--slices %d: must not be negative", f.sliceKeys))
-	}
 	if f.drainDelay < 0 {
 		errs = append(errs, fmt.Errorf("--drain-delay %v: must not be negative", f.drainDelay))
 	}
@@ -179,11 +173,22 @@ func (f *decisionFlags) validate() error {
 		validateAddress("--http-address", f.httpAddress, ":8080"),
 		validateAddress("--grpc-address", f.grpcAddress, ":8081"),
 		validateAddress("--metrics-address", f.metricsAddress, ":8082"),
-		f.validateOperatorAddress(), f.tls.validate(), f.validateFiles())
+		f.validateOperatorAddress(), f.tls.validate(), f.validateFiles(), f.validateKeys())
 	if _, err := f.logger(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// validateKeys checks the numbers of keys.
+func (f *decisionFlags) validateKeys() error {
+	switch {
+	case f.localKeys < 1:
+		return fmt.Errorf("--local-keys %d: must be at least 1", f.localKeys)
+	case f.sliceKeys < 0:
+		return fmt.Errorf("--slices %d: must not be negative", f.sliceKeys)
+	}
+	return nil
 }
 
 // validateOperatorAddress rejects a port in plain text that other machines can reach: it receives

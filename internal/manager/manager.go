@@ -172,7 +172,7 @@ func serveDecisions(
 	o.Traffic = true
 	o.Unready = watcher.Unready
 	o.Ready = watcher.Err
-	decisions := endpoint.New(o.Options)
+	decisions := endpoint.New(o.Options) //nolint:contextcheck // exchanges of slices outlive checks
 	if err := decisions.Bind(ctx); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 		e.Close()
 		return nil, err
 	}
-	e.Endpoint = endpoint.New(e.options.Options)
+	e.Endpoint = endpoint.New(e.options.Options) //nolint:contextcheck // exchanges of slices outlive checks
 	e.Use(snapshot)
 	return e, nil
 }

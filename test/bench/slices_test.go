@@ -5,7 +5,7 @@ package bench
 
 import (
 	"fmt"
-	"math/rand"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -43,7 +43,7 @@ func compareSlices(b *testing.B, s *section) {
 func zipfKeys(entry string) *workload {
 	const keys = 10_000
 	w := keysOf(fmt.Sprintf("%d keys", keys), entry, keys)
-	zipf := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, keys-1)
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, keys-1)
 	w.order = make([]int, 1_000_000)
 	for i := range w.order {
 		w.order[i] = int(zipf.Uint64())

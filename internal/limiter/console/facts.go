@@ -50,6 +50,13 @@ type overrideFacts struct {
 // shownSelected is how many keys and networks of an override are shown.
 const shownSelected = 10
 
+// addSlices describes the slices of the policy, if it has any.
+func (f *facts) addSlices(s plan.Slices) {
+	if s.Allowed() {
+		f.addRow("Slices", fmt.Sprintf("replicas take up to %d%% of a quota in advance, for at most %s", s.MaxPercent, millis(s.MaxAgeMillis)))
+	}
+}
+
 // factsOf describes the plan. Unless reveal is true, it masks the values of headers, cookies and query parameters.
 func factsOf(p *plan.Plan, reveal bool) *facts {
 	f := &facts{Mode: string(p.Mode)}
@@ -74,9 +81,7 @@ func factsOf(p *plan.Plan, reveal bool) *facts {
 			f.addRow("Blocks", "on commits that fill a limit")
 		}
 	}
-	if s := p.Slices; s.Allowed() {
-		f.addRow("Slices", fmt.Sprintf("replicas take up to %d%% of a quota in advance, for at most %s", s.MaxPercent, millis(s.MaxAgeMillis)))
-	}
+	f.addSlices(p.Slices)
 	if from := p.LateCharges.From; from > 0 {
 		f.addRow("Late charges", fmt.Sprintf("from %d hits of Envoy", from))
 	}

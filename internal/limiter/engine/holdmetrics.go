@@ -27,7 +27,7 @@ const (
 
 // countHolds counts what a decision has done with holds. Participants that peek are not counted.
 func (m *metrics) countHolds(ev *evaluation) {
-	if ev.reply == nil || ev.reply.FromCache || ev.reply.FromSlice {
+	if ev.reply == nil || !ev.reply.IsFromStore() {
 		return
 	}
 	canceled := ev.copiedID() != nil

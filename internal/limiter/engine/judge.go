@@ -176,7 +176,7 @@ func (ev *evaluation) denyCopiedID(d *limiter.Decision) bool {
 // policy of the chain is named. RetryAfter is the longest of all limits that are not in mode
 // Shadow.
 func (o *operations) denyByVerdicts(d *limiter.Decision) {
-	waitsForHolds, waitsForSlices := true, true
+	waitsFor := waitsOfDenials{true, true}
 	for _, op := range o.all() {
 		r := op.reply
 		if r == nil || r.Verdict == quota.Admitted || !op.enforces() {
@@ -189,23 +189,36 @@ func (o *operations) denyByVerdicts(d *limiter.Decision) {
 		if r.Hold == quota.HoldsFull {
 			d.RetryAfter = max(d.RetryAfter, quota.HoldsWait)
 		}
-		waitsForHolds = waitsForHolds && r.OnlyHoldsDeny()
-		waitsForSlices = waitsForSlices && op.stored.TakesSlices()
+		waitsFor.add(r, op.stored.TakesSlices())
 	}
 	if d.Allowed {
 		return
 	}
-	switch {
-	case waitsForHolds && waitsForSlices:
-		d.WaitsFor = limiter.WaitsForSlices
-	case waitsForHolds:
-		d.WaitsFor = limiter.WaitsForReservations
-	}
+	d.WaitsFor = waitsFor.result()
 	for i := range d.Limits {
 		if !d.Limits[i].Shadow {
 			d.RetryAfter = max(d.RetryAfter, d.Limits[i].RetryAfter)
 		}
 	}
+}
+
+// waitsOfDenials is what the denying policies of a check have in common: only holds deny, and only slices do.
+type waitsOfDenials struct{ holds, slices bool }
+
+func (w *waitsOfDenials) add(r *quota.EntryReply, takesSlices bool) {
+	w.holds = w.holds && r.OnlyHoldsDeny()
+	w.slices = w.slices && takesSlices
+}
+
+// result returns what the caller waits for, other than the time.
+func (w *waitsOfDenials) result() limiter.WaitsFor {
+	switch {
+	case !w.holds:
+		return ""
+	case w.slices:
+		return limiter.WaitsForSlices
+	}
+	return limiter.WaitsForReservations
 }
 
 // denialReason returns why the policy denied and the limit that caused it: the limit that

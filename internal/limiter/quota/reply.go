@@ -43,6 +43,9 @@ type Reply struct {
 	Unanswered bool
 }
 
+// IsFromStore reports whether the store decided, not what this process remembers or has in slices.
+func (r *Reply) IsFromStore() bool { return !r.FromCache && !r.FromSlice }
+
 // EntryReply is the answer to one entry.
 type EntryReply struct {
 	Verdict Verdict

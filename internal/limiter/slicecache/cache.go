@@ -57,7 +57,9 @@ const (
 //
 // Without Start, slices that are not replaced are spent as a whole when their holds end.
 type Cache struct {
-	store     Store
+	store Store
+	// evaluate is Store.Evaluate for calls that outlive the checks that cause them.
+	evaluate  func(*quota.Call) (*quota.Reply, error)
 	now       func() time.Duration
 	keys      keys
 	demand    demand
@@ -70,6 +72,9 @@ type Cache struct {
 // New returns a cache without slices in front of the store.
 func New(o Options) *Cache {
 	c := &Cache{store: o.Store, now: o.Now, demand: demand{seed: maphash.MakeSeed()}}
+	c.evaluate = func(call *quota.Call) (*quota.Reply, error) {
+		return o.Store.Evaluate(context.Background(), call) //nolint:forbidigo // see above
+	}
 	if c.now == nil {
 		c.now = sinceStart
 	}
@@ -97,7 +102,9 @@ func (c *Cache) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, e
 			return reply, nil
 		}
 	}
-	c.returnSlices(ctx, call)
+	if !all || !c.isTaking(call) { // else all keys may have slices in a moment
+		c.returnSlices(call)
+	}
 	reply, err := c.store.Evaluate(ctx, call)
 	if err == nil && !reply.Unanswered {
 		c.metrics.countDenials(call, reply)
@@ -176,8 +183,18 @@ func (c *Cache) spend(call *quota.Call) *quota.Reply {
 	return reply
 }
 
+// isTaking reports whether a slice of a key of the call is being taken.
+func (c *Cache) isTaking(call *quota.Call) bool {
+	for i := range call.Entries {
+		if k := c.keys.find(&call.Entries[i]); k != nil && k.isTaking.Load() {
+			return true
+		}
+	}
+	return false
+}
+
 // returnSlices commits the slices of the keys of a call that slices do not decide.
-func (c *Cache) returnSlices(ctx context.Context, call *quota.Call) {
+func (c *Cache) returnSlices(call *quota.Call) {
 	for i := range call.Entries {
 		e := &call.Entries[i]
 		if !e.Policy.TakesSlices() || e.Peek {
@@ -189,7 +206,7 @@ func (c *Cache) returnSlices(ctx context.Context, call *quota.Call) {
 		}
 		if s := k.current.Load(); s != nil && s.left.Load() > 0 {
 			k.pause(s.policy, c.now())
-			c.end(ctx, k, s)
+			c.end(k, s)
 		}
 	}
 }

@@ -9,5 +9,5 @@ var processStart = time.Now() //nolint:forbidigo // the origin of monotonic
 
 // monotonic returns the time since the process started.
 func monotonic() time.Duration {
-	return time.Since(processStart) //nolint:forbidigo // the clock of slices
+	return time.Since(processStart)
 }

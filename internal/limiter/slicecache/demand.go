@@ -31,7 +31,7 @@ type demand struct {
 // hot.
 func (d *demand) add(e *quota.Entry, now time.Duration) (units int64) {
 	age := e.Policy.SliceAge()
-	period, passed := uint64(now/age)&(1<<32-1), now%age
+	period, passed := uint64(now/age)&(1<<32-1), now%age //nolint:gosec // times since the start are positive
 	checks := d.count(e, period)
 	if checks < hotChecks {
 		return 0

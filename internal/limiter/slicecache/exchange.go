@@ -4,7 +4,6 @@
 package slicecache
 
 import (
-	"context"
 	"crypto/rand"
 	"slices"
 	"time"
@@ -67,10 +66,10 @@ func (c *Cache) exchange(k *hotKey, p *quota.Policy, units int64) {
 	next.left.Store(next.units)
 	old := k.current.Swap(next)
 	if k.drops.Load() != drops || c.isClosed.Load() {
-		c.end(context.Background(), k, next)
+		c.end(k, next)
 	}
 	if old != nil {
-		c.end(context.Background(), k, old)
+		c.end(k, old)
 	}
 }
 
@@ -84,13 +83,13 @@ func (c *Cache) take(s *slice, units int64) *quota.EntryReply {
 
 // end ends the slice, unless it has ended, and commits it. If the store does not answer at first, it is committed again in the
 // background.
-func (c *Cache) end(ctx context.Context, k *hotKey, s *slice) {
+func (c *Cache) end(k *hotKey, s *slice) {
 	k.current.CompareAndSwap(s, nil)
 	spent, first := s.seal()
 	if !first {
 		return
 	}
-	if r, err := c.store.Evaluate(ctx, s.callToCommit(spent)); err == nil {
+	if r, err := c.evaluate(s.callToCommit(spent)); err == nil {
 		c.metrics.committed(s, spent, &r.Entries[0])
 		return
 	}
@@ -119,13 +118,13 @@ const retryWait = 10 * time.Millisecond
 // repeat sends the entry until the store answers; it returns nil if that does not happen before the time.
 func (c *Cache) repeat(until time.Duration, e quota.Entry) *quota.EntryReply {
 	for {
-		reply, err := c.store.Evaluate(context.Background(), callOf(e)) // after an error the store may still use the call
+		reply, err := c.evaluate(callOf(e)) // after an error the store may still use the call
 		if err == nil {
 			return &reply.Entries[0]
 		}
 		if c.now() >= until {
 			return nil
 		}
-		time.Sleep(retryWait)
+		<-time.After(retryWait)
 	}
 }

@@ -51,11 +51,8 @@ const (
 	ignoresSuspends defect = "the clock of a replica stops while it is suspended"
 )
 
-// modelSlice is the slice of a replica.
-type modelSlice struct {
-	ID, Left, Spent, Ends int8
-	Sealed                bool
-}
+// modelSlice is a slice of a replica.
+type modelSlice struct{ ID, Left, Spent, Ends int8 }
 
 // modelCall is a call that was sent and is not answered. The store may decide it more than once, since it is repeated.
 type modelCall struct {
@@ -168,9 +165,9 @@ func (s *modelState) decide(c modelCall) modelCall {
 }
 
 // next calls visit with every state that may follow.
-func (s modelState) next(h history, d defect, visit func(step string, next modelState)) {
+func (s *modelState) next(h history, d defect, visit func(step string, next modelState)) {
 	if s.Ticks < h.ticks {
-		n := s
+		n := *s
 		n.Ticks++
 		n.pass(1)
 		for i := range n.Replicas {
@@ -183,7 +180,7 @@ func (s modelState) next(h history, d defect, visit func(step string, next model
 	for i := range h.replicas {
 		s.nextOf(i, h, d, func(step string, next modelState) { visit(fmt.Sprintf("replica %d: %s", i, step), next) })
 	}
-	n := s
+	n := *s
 	n.settle()
 	if n.Used+n.held() < modelQuota {
 		n.Used++
@@ -196,8 +193,8 @@ func (s modelState) next(h history, d defect, visit func(step string, next model
 }
 
 // disrupt calls visit with the states after a loss of data and a change of the clock.
-func (s modelState) disrupt(visit func(step string, next modelState)) {
-	n := s
+func (s *modelState) disrupt(visit func(step string, next modelState)) {
+	n := *s
 	n.Disruptions++
 	n.Allowed += modelQuota
 	lost, ahead := n, n
@@ -210,51 +207,58 @@ func (s modelState) disrupt(visit func(step string, next modelState)) {
 }
 
 // nextOf calls visit with every state that follows a step of one replica.
-func (s modelState) nextOf(i int, h history, d defect, visit func(string, modelState)) {
+func (s *modelState) nextOf(i int, h history, d defect, visit func(string, modelState)) {
 	with := func(step string, change func(n *modelState, r *modelReplica)) {
-		n := s
+		n := *s
 		change(&n, &n.Replicas[i])
 		visit(step, n)
 	}
 	r := s.Replicas[i]
 	if r.Call.Kind != 0 { // what happens to calls does not depend on the replica
 		with("the store decides", func(n *modelState, r *modelReplica) { r.Call = n.decide(r.Call) })
-		if d == countedAnew && !r.Suspended {
-			with("sends again", func(_ *modelState, r *modelReplica) { r.Call.Sent = r.Clock })
-		}
 	}
 	if r.Suspended {
 		with("resumes", func(_ *modelState, r *modelReplica) { r.Suspended = false })
 		return
 	}
 	with("is suspended", func(_ *modelState, r *modelReplica) { r.Suspended = true })
-	if spends := r.Slice; spends.Left > 0 && r.Clock < spends.Ends && !spends.Sealed {
+	if r.Slice.Left > 0 && r.Clock < r.Slice.Ends {
 		with("admits", func(n *modelState, r *modelReplica) {
 			r.Slice.Left, r.Slice.Spent = r.Slice.Left-1, r.Slice.Spent+1
 			n.Admitted++
 		})
 	}
-	if d == spentAfterSeal && r.Old.Left > 0 && r.Clock < r.Old.Ends {
+	s.nextWith(i, d, with)
+	s.sendCallOf(i, h, d, with)
+	s.nextCallOf(i, with)
+}
+
+// nextWith passes the steps of a defect to with.
+func (s *modelState) nextWith(i int, d defect, with func(string, func(*modelState, *modelReplica))) {
+	r := s.Replicas[i]
+	switch {
+	case d == countedAnew && r.Call.Kind != 0:
+		with("sends again", func(_ *modelState, r *modelReplica) { r.Call.Sent = r.Clock })
+	case d == spentAfterSeal && r.Old.Left > 0 && r.Clock < r.Old.Ends:
 		with("admits from a sealed slice", func(n *modelState, r *modelReplica) {
 			r.Old.Left--
 			n.Admitted++
 		})
-	}
-	if d == namedByCallers && r.Slice.ID != 0 {
+	case d == namedByCallers && r.Slice.ID != 0:
 		with("a caller commits its slice", func(n *modelState, _ *modelReplica) { n.commit(r.Slice.ID, 0) })
 	}
-	s.nextCallOf(i, h, d, with)
 }
 
-// nextCallOf calls with with the steps that send calls and receive replies.
-func (s modelState) nextCallOf(i int, h history, d defect, with func(string, func(*modelState, *modelReplica))) {
+// sendCallOf passes the steps that send calls to with.
+func (s *modelState) sendCallOf(i int, h history, d defect, with func(string, func(*modelState, *modelReplica))) {
 	r := s.Replicas[i]
 	switch {
-	case r.Call.Kind == 0 && r.Old.ID != 0:
+	case r.Call.Kind != 0:
+	case r.Old.ID != 0:
 		with("sends a commit", func(_ *modelState, r *modelReplica) {
 			r.Call = modelCall{Kind: 'c', ID: r.Old.ID, Units: r.Old.Spent, Sent: r.Clock}
 		})
-	case r.Call.Kind == 0 && r.Takes < h.takes:
+	case r.Takes < h.takes:
 		with("sends a take", func(n *modelState, r *modelReplica) {
 			n.NextID++
 			r.Takes++
@@ -263,23 +267,25 @@ func (s modelState) nextCallOf(i int, h history, d defect, with func(string, fun
 				r.Call.Kind, r.Call.Drops, r.Call.Spent = 'x', r.Slice.ID, r.Slice.Spent
 			}
 		})
+	}
+}
+
+// nextCallOf passes the steps that receive replies, and that seal a slice, to with.
+func (s *modelState) nextCallOf(i int, with func(string, func(*modelState, *modelReplica))) {
+	r := s.Replicas[i]
+	switch {
 	case r.Call.Decided && r.Call.Kind == 'c':
 		with("gets the reply to a commit", func(_ *modelState, r *modelReplica) { r.Call, r.Old = modelCall{}, modelSlice{} })
 	case r.Call.Decided:
 		with("gets a slice", func(_ *modelState, r *modelReplica) {
-			if r.Slice.ID != 0 && r.Call.Kind == 't' {
-				r.Old = r.Slice
-				r.Old.Sealed = true
-			}
 			c := r.Call
+			if r.Slice.ID != 0 && c.Kind == 't' {
+				r.Old = r.Slice
+			}
 			r.Slice, r.Call = modelSlice{ID: c.ID, Left: c.Granted, Ends: c.Sent + modelAge}, modelCall{}
 		})
-	}
-	if r.Call.Kind == 0 && r.Slice.ID != 0 && r.Old.ID == 0 {
-		with("seals its slice", func(_ *modelState, r *modelReplica) {
-			r.Old, r.Slice = r.Slice, modelSlice{}
-			r.Old.Sealed = true
-		})
+	case r.Call.Kind == 0 && r.Slice.ID != 0 && r.Old.ID == 0:
+		with("seals its slice", func(_ *modelState, r *modelReplica) { r.Old, r.Slice = r.Slice, modelSlice{} })
 	}
 }
 

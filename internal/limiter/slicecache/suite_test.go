@@ -67,6 +67,7 @@ func stores(t *testing.T, test func(t *testing.T, open func() Store)) {
 // replicas have returned their slices. The rest of the quota can then be spent.
 func TestQuotaIsExact(t *testing.T) {
 	stores(t, func(t *testing.T, open func() Store) {
+		t.Helper()
 		const most = 4000
 		for _, algorithm := range slicedAlgorithms {
 			for n := range 4 {
@@ -113,6 +114,7 @@ func TestQuotaIsExact(t *testing.T) {
 // Chains are charged as a whole or not at all.
 func TestChainsAreAllOrNothing(t *testing.T) {
 	stores(t, func(t *testing.T, open func() Store) {
+		t.Helper()
 		g := NewWithT(t)
 		wide := newPolicy("wide", 500*time.Millisecond, storetest.SlowLimit(quota.FixedWindow, 150_000))
 		tight := newPolicy("tight", 500*time.Millisecond, storetest.SlowLimit(quota.SlidingLog, 90_000))
