@@ -52,10 +52,4 @@ var sliceRules = map[string]rule{
 		field:   "spec.slices.maxAge",
 		message: "maxAge must be between 500ms and 10s",
 	},
-	"slices of an age in days": {
-		good:    sliced(`{maxPercent: 50, maxAge: 1s}`, `mode: Enforce`),
-		bad:     sliced(`{maxPercent: 50, maxAge: 1d}`, `mode: Enforce`),
-		field:   "spec.slices.maxAge",
-		message: "should match",
-	},
 }

@@ -6,7 +6,6 @@ package slicecache
 import (
 	"context"
 	"hash/maphash"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,7 +64,7 @@ type Cache struct {
 	demand    demand
 	exchanges *rate.Limiter
 	metrics   *metrics
-	inFlight  sync.WaitGroup
+	inFlight  inFlight
 	isClosed  atomic.Bool
 }
 

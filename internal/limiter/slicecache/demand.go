@@ -36,7 +36,15 @@ func (d *demand) add(e *quota.Entry, now time.Duration) (units int64) {
 	if checks < hotChecks {
 		return 0
 	}
-	return int64(float64(checks*e.Cost) * float64(age) / float64(max(passed, time.Millisecond)))
+	return demandOf(float64(checks)*float64(e.Cost), passed, age)
+}
+
+// maxDemand bounds the demand of a key.
+const maxDemand = 1 << 40
+
+// demandOf returns the demand in an age of a key that has spent the units in the time that has passed.
+func demandOf(units float64, passed, age time.Duration) int64 {
+	return int64(min(maxDemand, units*float64(age)/float64(max(passed, time.Millisecond))))
 }
 
 // count counts a check in the period, and returns the checks of the period.
@@ -85,7 +93,5 @@ func (c *Cache) takeNext(k *hotKey, s *slice, left int64, now time.Duration) {
 	if k.isTaking.Load() {
 		return
 	}
-	passed := max(now-s.received, time.Millisecond)
-	units := float64(s.units-left) * float64(s.policy.SliceAge()) / float64(passed)
-	c.startTake(k, s.policy, int64(units), now)
+	c.startTake(k, s.policy, demandOf(float64(s.units-left), now-s.received, s.policy.SliceAge()), now)
 }

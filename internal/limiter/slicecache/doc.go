@@ -15,7 +15,8 @@
 //   - A slice is replaced in three steps: take the next one, spend from it, commit the former one. In one call, a unit of
 //     the former slice could be spent while the call that drops it is on its way.
 //   - To spend from a slice and to seal it are changes of one word. What is committed was counted after the seal.
-//   - A take and a commit are repeated with the same random ID, which no caller can name. The store does each once.
+//   - A take and a commit are repeated with the same random ID, which no caller can name. The store does each once,
+//     unless an early attempt arrives after the commit: it leaves a hold that no replica spends from.
 //   - A hold whose commit does not arrive is spent as a whole.
 //
 // A unit is recorded when its slice is committed, which is not before it was admitted. So a limit counts it for

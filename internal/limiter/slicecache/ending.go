@@ -5,6 +5,7 @@ package slicecache
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
@@ -36,15 +37,54 @@ func (c *Cache) Start(ctx context.Context) error {
 func (c *Cache) close() {
 	c.isClosed.Store(true)
 	c.DropAll()
-	done := make(chan struct{})
-	go func() {
-		c.inFlight.Wait()
-		close(done)
-	}()
 	select {
-	case <-done:
+	case <-c.inFlight.idle():
 	case <-time.After(closeTimeout):
 	}
+}
+
+// inFlight counts the exchanges in the background. Unlike in a sync.WaitGroup, they may begin while another goroutine
+// waits for the others.
+type inFlight struct {
+	mu      sync.Mutex
+	number  int
+	waiting []chan struct{}
+}
+
+// Go runs an exchange.
+func (f *inFlight) Go(exchange func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.number++
+	go func() {
+		defer f.end()
+		exchange()
+	}()
+}
+
+func (f *inFlight) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.number--; f.number > 0 {
+		return
+	}
+	for _, idle := range f.waiting {
+		close(idle)
+	}
+	f.waiting = nil
+}
+
+// idle returns a channel that is closed as soon as no exchange runs.
+func (f *inFlight) idle() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	idle := make(chan struct{})
+	if f.number == 0 {
+		close(idle)
+	} else {
+		f.waiting = append(f.waiting, idle)
+	}
+	return idle
 }
 
 // sweep commits the slices that have ended, and forgets keys that have none.

@@ -17,13 +17,9 @@ func holdTime(p *quota.Policy) time.Duration {
 	return (p.SliceAge()*105/100 + 50*time.Millisecond).Truncate(time.Millisecond)
 }
 
-// maxDemand bounds the demand of a key.
-const maxDemand = 1 << 40
-
 // startTake takes a slice of the key in the background, unless one is being taken, the key is paused, or this replica
 // takes too many.
 func (c *Cache) startTake(k *hotKey, p *quota.Policy, units int64, now time.Duration) {
-	units = min(units, maxDemand)
 	if units < quota.SmallestSlice || int64(now) < k.pausedUntil.Load() || c.isClosed.Load() {
 		return
 	}
@@ -112,12 +108,16 @@ func (s *slice) callToCommit(spent int64) *quota.Call { return callOf(s.entryToC
 // callOf returns the call with the entry alone.
 func callOf(e quota.Entry) *quota.Call { return &quota.Call{Entries: []quota.Entry{e}, Uncached: true} }
 
-// retryWait is the time between two attempts.
-const retryWait = 10 * time.Millisecond
+// minRetryWait and maxRetryWait bound the time between two attempts, which doubles: while the store fails, thousands of
+// slices may wait for it.
+const (
+	minRetryWait = 10 * time.Millisecond
+	maxRetryWait = 640 * time.Millisecond
+)
 
 // repeat sends the entry until the store answers; it returns nil if that does not happen before the time.
 func (c *Cache) repeat(until time.Duration, e quota.Entry) *quota.EntryReply {
-	for {
+	for wait := minRetryWait; ; wait = min(2*wait, maxRetryWait) {
 		reply, err := c.evaluate(callOf(e)) // after an error the store may still use the call
 		if err == nil {
 			return &reply.Entries[0]
@@ -125,6 +125,6 @@ func (c *Cache) repeat(until time.Duration, e quota.Entry) *quota.EntryReply {
 		if c.now() >= until {
 			return nil
 		}
-		<-time.After(retryWait)
+		<-time.After(wait)
 	}
 }
