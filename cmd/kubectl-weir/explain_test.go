@@ -86,7 +86,7 @@ daily   SlidingLog   24h      0      20          19          -
 	g.Expect(s.succeed("explain", "-X", "POST", "https://shop.example/signin")).To(And(
 		HavePrefix("Decision:   allowed, NoPolicy\n\nNEAR MISS"),
 		MatchRegexp(`shop/login +spec.matches\[0\].paths wants "/login", the request has "/signin"\n`),
-		Not(ContainSubstring("shop/burst")), HaveSuffix("\n5 policies without matches apply only to checks that name them.\n")))
+		Not(ContainSubstring("shop/burst")), HaveSuffix("\n6 policies without matches apply only to checks that name them.\n")))
 
 	s.succeed("block", "burst", "192.0.2.9", "--for", "10m")
 	g.Expect(s.succeed("explain", "--policy", "burst", "--key", "192.0.2.9")).To(And(
