@@ -61,7 +61,7 @@ func randomDecision(random *rand.Rand) *limiter.Decision {
 	d := &limiter.Decision{
 		Allowed: yes(), Reason: reasons[random.IntN(len(reasons))], Policy: text(), Limit: text(), Override: text(),
 		Denial: plan.Denial{Code: text(), Message: text()}, RetryAfter: time.Duration(number()), Revision: number(),
-		WaitsFor: limiter.WaitsFor(text()),
+		WaitsFor: limiter.WaitsFor(text()), FromSlice: yes(),
 	}
 	if yes() {
 		d.Reservation = &limiter.Reservation{ID: text(), Holds: []limiter.Hold{{Policy: text(), Units: number()}}}

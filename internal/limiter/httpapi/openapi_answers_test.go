@@ -192,8 +192,10 @@ func runReservations(o *onRedis, run func(h http.Handler, calls ...documentedCal
 	tokens.Reservations = plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 10}
 	failures := hourly("failures")
 	failures.Reservations = plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 10, Cost: "response.code == 401 ? 1 : 0"}
+	sliced := hourly("sliced")
+	sliced.Limits[0].Threshold, sliced.Slices = 100, plan.Slices{MaxPercent: 10, MaxAgeMillis: 1000}
 	o.engine.Use(plan.NewSnapshot(8, []*plan.Plan{
-		tokens, failures, hourly("shared"), hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}),
+		tokens, failures, sliced, hourly("shared"), hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}),
 	}))
 	w := o.as("", "POST", pathReserve, strings.Replace(reserveTokens, "alice", "bob", 1))
 	var body answer.DecisionBody
@@ -250,6 +252,12 @@ func (c *contract) runOnFakes(run func(h http.Handler, calls ...documentedCall))
 	}}
 	run(New(Options{Engine: answering(limited), Door: limiter.DoorOptions{LegacyHeaders: true}}),
 		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 200})
+	for status, decision := range map[int]limiter.Decision{
+		200: {Allowed: true, Reason: limiter.ReasonAllowed, FromSlice: true},
+		429: {Reason: limiter.ReasonLimitExceeded, Policy: "a/b", Limit: "l", WaitsFor: limiter.WaitsForSlices, Denial: plan.Denial{Code: "RateLimited"}},
+	} {
+		run(New(Options{Engine: answering(decision)}), documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, status})
+	}
 	run(New(Options{Engine: &fakeEngine{}, Authorizer: everything, State: &explainingState{explanation: sampleExplanation()}}),
 		documentedCall{"root", "POST", pathExplain, `{"attributes":{}}`, 200})
 	run(New(Options{Engine: &fakeEngine{}, Authorizer: everything, State: &fakeState{}}), documentedCall{"root", "GET", pathTop, "", 404})
