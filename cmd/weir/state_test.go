@@ -122,6 +122,7 @@ func TestExplainWithAdminTokenFile(t *testing.T) {
 		"policies": [], "hiddenPolicies": 0,
 		"nearMisses": [
 			{"policy": "shop/login", "reason": "Mismatch", "match": 0, "field": "paths", "wants": ["/login"], "got": ["/signin"]},
+			{"policy": "shop/backend-capacity", "reason": "ByNameOnly"},
 			{"policy": "shop/burst", "reason": "ByNameOnly"},
 			{"policy": "shop/llm-calls", "reason": "ByNameOnly"},
 			{"policy": "shop/llm-tokens", "reason": "ByNameOnly"},

@@ -40,6 +40,12 @@ func newMetrics(c *Cache, registerer prometheus.Registerer) *metrics {
 			Help: "Denials by policies with slices that only held units caused: another replica may have spent them, or returns them.",
 		}),
 	}
+	for _, outcome := range []string{outcomeTaken, outcomeNone, outcomeFailed} {
+		m.exchanges.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{outcomeSpent, outcomeReturned, outcomeLost} {
+		m.units.WithLabelValues(outcome)
+	}
 	if registerer != nil {
 		keys := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "weir_slice_keys", Help: "Keys of which this replica has a slice.",
