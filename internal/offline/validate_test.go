@@ -43,7 +43,7 @@ func TestExitCodesOfValidate(t *testing.T) {
 		code  int
 		want  string // in the output or the error
 	}{
-		"valid":                    {"", []string{"../../config/samples"}, 0, "0 errors, 0 warnings, 16 valid policies, 2 valid key groups, 1 valid exception\n"},
+		"valid":                    {"", []string{"../../config/samples"}, 0, "0 errors, 0 warnings, 17 valid policies, 2 valid key groups, 1 valid exception\n"},
 		"a warning":                {catchAll, []string{"-"}, 0, "stdin:2:23: warning: default/all: spec.matches[0] is a catch-all"},
 		"in another namespace":     {catchAll, []string{"-", "-n", "team"}, 0, "warning: team/all: "},
 		"a warning, strictly":      {catchAll, []string{"-", "--strict"}, 1, "0 errors, 1 warning, 1 valid policy\n"},
