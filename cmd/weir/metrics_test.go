@@ -32,7 +32,7 @@ func TestMetricsDocument(t *testing.T) {
 	registry.MustRegister(newBuildInfo())
 	endpoint, err := standalone.New(t.Context(), standalone.Options{
 		Policies: []string{"../../config/samples"}, RedisURL: "redis://127.0.0.1:1",
-		Options: endpoint.Options{StoreTimeout: time.Second, Observe: true, Traffic: true, Logger: slog.New(slog.DiscardHandler), Registry: registry},
+		Options: endpoint.Options{StoreTimeout: time.Second, SliceKeys: 1, Observe: true, Traffic: true, Logger: slog.New(slog.DiscardHandler), Registry: registry},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer endpoint.Close()
