@@ -116,7 +116,7 @@ func (s *keyState) write(w io.Writer) error {
 	return writeHolds(table, []string{"RESERVATION", "HELD", "ENDS IN"}, s.OpenReservations, reservations)
 }
 
-// writeHolds writes what is held of a key, and how many more than listed there are.
+// writeHolds writes the listed holds of a key, and the number of open ones that are not listed.
 func writeHolds(table *tabwriter.Writer, header []string, open int64, listed [][]string) error {
 	if open == 0 {
 		return table.Flush()

@@ -29,7 +29,7 @@ func TestCollectionsArePacedByTheLiveHeap(t *testing.T) {
 	g.Eventually(percent).Should(BeNumerically(">", uint64(largeHeapPercent)), "the tests beside this one have live data, too")
 }
 
-// The pace is of what a collection scans: data without pointers, such as the keys of groups, gets no room of its own.
+// The pace depends on the data that a collection scans: data without pointers, such as the keys of groups, gets no room.
 func TestCollectionPercent(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

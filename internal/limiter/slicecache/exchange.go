@@ -40,8 +40,8 @@ func (c *Cache) startTake(k *hotKey, p *quota.Policy, units int64, now time.Dura
 // exchange takes a slice, switches to it and commits the former one.
 func (c *Cache) exchange(k *hotKey, p *quota.Policy, units int64) {
 	drops := k.drops.Load()
-	next := &slice{policy: p, key: k.id.key, id: rand.Text(), sent: c.now()}
-	next.ends, next.gone = next.sent+p.SliceAge(), next.sent+holdTime(p)
+	sent := c.now()
+	next := &slice{policy: p, key: k.id.key, id: rand.Text(), ends: sent + p.SliceAge(), gone: sent + holdTime(p)}
 	r := c.take(next, units)
 	switch {
 	case r == nil:

@@ -17,9 +17,9 @@ type slice struct {
 	id     string
 	// units is what the slice had at first.
 	units int64
-	// sent is when the call that takes it was first sent. The replica spends from the slice until ends, and its hold
-	// is in the store until gone.
-	sent, ends, gone time.Duration
+	// The replica spends from the slice until ends, and its hold is in the store until gone, both counted from when the
+	// call that takes it was first sent.
+	ends, gone time.Duration
 	// limits are the limits after the slice was taken, at the time received.
 	limits   []quota.LimitReply
 	received time.Duration
