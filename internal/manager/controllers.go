@@ -7,18 +7,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -92,10 +96,11 @@ func (c *controllers) unready() plan.Unready {
 // run waits for the API server without a time limit, then runs the manager until ctx
 // ends.
 func (c *controllers) run(ctx context.Context) error {
-	if !c.awaitAPI(ctx) || !c.name.await(ctx) {
+	mapper, served := c.awaitAPI(ctx)
+	if !served || !c.name.await(ctx) {
 		return nil
 	}
-	err := c.manage(ctx)
+	err := c.manage(ctx, mapper)
 	if ctx.Err() == nil {
 		c.fail(cmp.Or(err, errors.New("the controller manager ended without an error")))
 		<-ctx.Done()
@@ -108,18 +113,54 @@ func (c *controllers) fail(err error) {
 	c.logger.Error("Controller manager ended; decisions continue", "error", err)
 }
 
-// awaitAPI waits until the API server serves the resource. It returns false if ctx
-// ends first.
-func (c *controllers) awaitAPI(ctx context.Context) bool {
+// awaitAPI waits until the API server serves every kind of Weir, since it begins to serve them one by one, and returns the
+// mapper that has found them. It returns false if ctx ends first.
+func (c *controllers) awaitAPI(ctx context.Context) (mapper meta.RESTMapper, served bool) {
 	config := rest.CopyConfig(c.config)
 	config.Timeout = apiTimeout
-	return askAPI(ctx, c.logger, "Waiting for the API server; decisions continue", func(context.Context) error {
-		client, err := discovery.NewDiscoveryClientForConfig(config)
-		if err == nil {
-			_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	served = askAPI(ctx, c.logger, "Waiting for the API server; decisions continue", func(context.Context) (err error) {
+		if mapper == nil {
+			if mapper, err = newMapper(config); err != nil {
+				return err
+			}
 		}
-		return err
+		return findKinds(mapper)
 	})
+	return mapper, served
+}
+
+func newMapper(config *rest.Config) (meta.RESTMapper, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return apiutil.NewDynamicRESTMapper(config, client)
+}
+
+// findKinds returns an error with the kinds of Weir that the mapper does not find.
+func findKinds(mapper meta.RESTMapper) error {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	var missing []string
+	known := scheme.KnownTypes(v1alpha1.GroupVersion)
+	for kind := range known {
+		if _, stored := known[kind+"List"]; !stored {
+			continue // options and events
+		}
+		_, err := mapper.RESTMapping(v1alpha1.GroupVersion.WithKind(kind).GroupKind(), v1alpha1.GroupVersion.Version)
+		if meta.IsNoMatchError(err) {
+			missing = append(missing, kind)
+		} else if err != nil {
+			return err
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	return fmt.Errorf("the API server does not serve %s: apply the CRDs of this release", strings.Join(missing, ", "))
 }
 
 // askAPI calls ask until it succeeds, and logs each new error with the message. It returns false
@@ -137,7 +178,7 @@ func askAPI(ctx context.Context, logger *slog.Logger, message string, ask func(c
 	return err == nil
 }
 
-func (c *controllers) manage(ctx context.Context) error {
+func (c *controllers) manage(ctx context.Context, mapper meta.RESTMapper) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
@@ -148,7 +189,10 @@ func (c *controllers) manage(ctx context.Context) error {
 		return err
 	}
 	mgr, err := ctrl.NewManager(c.config, ctrl.Options{
-		Scheme:     scheme,
+		Scheme: scheme,
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return mapper, nil
+		},
 		Metrics:    metricsserver.Options{BindAddress: "0"}, // served with the metrics of the decisions
 		Cache:      caches,
 		Client:     clientOptions(c.namespaces),

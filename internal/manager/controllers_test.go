@@ -10,6 +10,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // The kubelet forgets the back-off of earlier restarts once a container has run for 10
@@ -32,4 +37,29 @@ func TestFailedManagerIsUnhealthyOnlyInAnOldProcess(t *testing.T) {
 	}
 	age = 10*time.Minute + time.Second
 	g.Expect(c.Err()).To(MatchError(failure))
+}
+
+// The API server begins to serve a kind as soon as its CRD is established, so it may have one of them only.
+func TestKindsAreAwaited(t *testing.T) {
+	g := NewWithT(t)
+	server := testenv.StartAPIServer(t, func(env *envtest.Environment) { env.CRDs = nil })
+	install := func(file string) {
+		_, err := envtest.InstallCRDs(server.Config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases/" + file}})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	log := gbytes.NewBuffer()
+	c := &controllers{config: server.Config, logger: slog.New(slog.NewTextHandler(log, nil))}
+	found := make(chan meta.RESTMapper, 1)
+	go func() {
+		mapper, _ := c.awaitAPI(t.Context())
+		found <- mapper
+	}()
+	g.Eventually(log).WithTimeout(10 * time.Second).Should(gbytes.Say("does not serve RateLimitException, RateLimitKeyGroup, RateLimitPolicy"))
+	install("ratelimit.weir.dev_ratelimitkeygroups.yaml")
+	g.Eventually(log).WithTimeout(10 * time.Second).Should(gbytes.Say("does not serve RateLimitException, RateLimitPolicy"))
+	install("ratelimit.weir.dev_ratelimitexceptions.yaml")
+	install("ratelimit.weir.dev_ratelimitpolicies.yaml")
+	var mapper meta.RESTMapper
+	g.Eventually(found).WithTimeout(10 * time.Second).Should(Receive(&mapper))
+	g.Expect(findKinds(mapper)).To(Succeed())
 }
