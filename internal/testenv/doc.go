@@ -15,6 +15,7 @@
 //	redis.go         Redis: one redis-server or valkey-server
 //	ports.go         FreeAddr: addresses for servers
 //	clock.go         Clock: the wall clock of a server, set by the test
+//	cputime.go       CPUTime: the CPU time of processes
 //	allocations.go   FewestAllocations: what a function allocates
 //	cluster.go       RedisCluster: three masters, or another number
 //	migration.go     Migration: moving a slot of a cluster

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // call sends the n-th request of a caller.
@@ -48,11 +50,11 @@ func (s *sample) perCall(cpu time.Duration) time.Duration {
 func measure(tb testing.TB, l *load, duration time.Duration) *sample {
 	tb.Helper()
 	run(tb, l, duration/10)
-	server, redis := cpuTime(tb, l.target.pid), cpuTime(tb, l.target.redis...)
+	server, redis := testenv.CPUTime(tb, l.target.pid), testenv.CPUTime(tb, l.target.redis...)
 	start := time.Now()
 	latencies := run(tb, l, duration)
 	s := newSample(time.Since(start), latencies...)
-	s.server, s.redis = cpuTime(tb, l.target.pid)-server, cpuTime(tb, l.target.redis...)-redis
+	s.server, s.redis = testenv.CPUTime(tb, l.target.pid)-server, testenv.CPUTime(tb, l.target.redis...)-redis
 	if len(s.latencies) == 0 {
 		tb.Fatalf("%s answered no call", l.name)
 	}

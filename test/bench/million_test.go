@@ -89,15 +89,15 @@ func measureCost(tb testing.TB, weir *target, redisAddr string) *cost {
 	run(tb, l, *duration/10)
 	toCaller, toRedis := transferred.Load(), redisBytes(tb, client)
 	calls := 0
-	cpu, redisTime := cpuTime(tb, weir.pid), cpuTime(tb, weir.redis...)
+	cpu, redisTime := testenv.CPUTime(tb, weir.pid), testenv.CPUTime(tb, weir.redis...)
 	for _, latencies := range run(tb, l, *duration) {
 		calls += len(latencies)
 	}
 	NewWithT(tb).Expect(calls).To(BeNumerically(">", 0))
 	each := func(n float64) float64 { return n / float64(calls) }
 	return &cost{
-		weir:    each(float64((cpuTime(tb, weir.pid) - cpu).Microseconds())),
-		redis:   each(float64((cpuTime(tb, weir.redis...) - redisTime).Microseconds())),
+		weir:    each(float64((testenv.CPUTime(tb, weir.pid) - cpu).Microseconds())),
+		redis:   each(float64((testenv.CPUTime(tb, weir.redis...) - redisTime).Microseconds())),
 		caller:  each(float64(transferred.Load() - toCaller)),
 		toRedis: each(float64(redisBytes(tb, client) - toRedis)),
 	}

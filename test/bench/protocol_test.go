@@ -28,8 +28,8 @@ const (
 	weirName  = "Weir"
 )
 
-// policiesOfBench are policies by descriptor: one that never denies, the same with slices, and one that
-// admits a single unit an hour.
+// policiesOfBench are policies by descriptor: one that never denies, the same with slices of one second and of ten, and one
+// that admits a single unit an hour.
 const policiesOfBench = `
 apiVersion: ratelimit.weir.dev/v1alpha1
 kind: RateLimitPolicy
@@ -46,6 +46,15 @@ spec:
   matches: [{domain: bench, descriptors: [{key: sliced}]}]
   key: [{type: Descriptor, descriptor: {key: sliced}}]
   slices: {maxPercent: 10, maxAge: 1s}
+  limits: [{name: all, algorithm: FixedWindow, threshold: 2000000000, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: sliced-for-long, namespace: bench}
+spec:
+  matches: [{domain: bench, descriptors: [{key: sliced-for-long}]}]
+  key: [{type: Descriptor, descriptor: {key: sliced-for-long}}]
+  slices: {maxPercent: 10, maxAge: 10s}
   limits: [{name: all, algorithm: FixedWindow, threshold: 2000000000, window: 1h}]
 ---
 apiVersion: ratelimit.weir.dev/v1alpha1

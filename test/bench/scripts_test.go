@@ -207,10 +207,10 @@ func redisBenchmark(tb testing.TB, server *testenv.Redis, requests int, command 
 	args := append([]string{
 		"-h", host, "-p", port, "--csv", "-c", strconv.Itoa(scriptCallers), "-n", strconv.Itoa(requests), "-r", strconv.Itoa(scriptKeys),
 	}, command...)
-	before := cpuTime(tb, server.Pid())
+	before := testenv.CPUTime(tb, server.Pid())
 	output, err := exec.Command("redis-benchmark", args...).CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), "redis-benchmark: %s", output)
-	m := &sample{redis: cpuTime(tb, server.Pid()) - before, latencies: make([]time.Duration, requests)}
+	m := &sample{redis: testenv.CPUTime(tb, server.Pid()) - before, latencies: make([]time.Duration, requests)}
 	perSecond, err := benchmarkedRate(string(output))
 	g.Expect(err).NotTo(HaveOccurred())
 	m.took = time.Duration(float64(requests) / perSecond * float64(time.Second))

@@ -59,7 +59,8 @@ func compareZipf(b *testing.B, s *section) {
 	plain := noopTarget(b, plainNoop, noopPlain, nil)
 	pair := &scenario{name: "10,000 keys, Zipf 1.1, allowed", callers: callers, loads: []load{
 		zipfKeys("allowed").loadOf(b, plain.name, plain, callers),
-		zipfKeys("sliced").loadOf(b, "Weir, with slices", weir, callers),
+		zipfKeys("sliced").loadOf(b, "Weir, with slices of 1 s", weir, callers),
+		zipfKeys("sliced-for-long").loadOf(b, "Weir, with slices of 10 s", weir, callers),
 		zipfKeys("allowed").loadOf(b, "Weir", weir, callers),
 	}}
 	for _, peer := range peers(b) {

@@ -4,17 +4,12 @@
 package bench
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -98,32 +93,4 @@ func portOf(tb testing.TB, address string) string {
 	_, port, err := net.SplitHostPort(address)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	return port
-}
-
-// cpuTime returns the CPU time of the processes so far. It adds up that of their threads, which the kernel counts in nanoseconds;
-// the time of a whole process has a resolution of 10 ms, above what Redis takes while checks do not reach it.
-func cpuTime(tb testing.TB, pids ...int) (sum time.Duration) {
-	tb.Helper()
-	for _, pid := range pids {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-		if err != nil || len(threads) == 0 {
-			tb.Fatalf("CPU time of process %d: it has no threads, %v", pid, err)
-		}
-		for _, thread := range threads {
-			stat, err := os.ReadFile(thread)
-			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-				continue // it has ended
-			}
-			if err != nil {
-				tb.Fatalf("CPU time of process %d: %v", pid, err)
-			}
-			running, _, _ := strings.Cut(string(stat), " ")
-			n, err := strconv.ParseInt(running, 10, 64)
-			if err != nil {
-				tb.Fatalf("CPU time of process %d: %v", pid, err)
-			}
-			sum += time.Duration(n)
-		}
-	}
-	return sum
 }

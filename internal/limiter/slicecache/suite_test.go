@@ -33,7 +33,7 @@ func newPolicy(name string, age time.Duration, limits ...quota.Limit) *quota.Pol
 }
 
 // start runs the cache until the test ends or stop is called, which waits until all slices are committed.
-func start(t *testing.T, c *Cache) (stop func()) {
+func start(t testing.TB, c *Cache) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup

@@ -1,0 +1,117 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package slicecache
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/denialcache"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// replica returns what one replica has in front of the server: remembered denials, and slices unless they are off.
+func replica(b *testing.B, server *testenv.Redis, withSlices bool) Store {
+	b.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
+	b.Cleanup(func() { _ = client.Close() })
+	store := denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute}), time.Now)
+	if !withSlices {
+		return store
+	}
+	c := New(Options{Store: store})
+	start(b, c)
+	return c
+}
+
+// load sends checks of the keys to each store, from 64 callers for each, until the time is over. It returns the number of
+// checks, and of those from slices.
+func load(b *testing.B, stores []Store, p *quota.Policy, keys int, length time.Duration) (checks, fromSlices float64) {
+	b.Helper()
+	names := make([]quota.Key, keys)
+	for i := range names {
+		names[i] = quota.Key(fmt.Sprintf("key-%d", i))
+	}
+	var all, sliced atomic.Int64
+	var callers sync.WaitGroup
+	end := time.Now().Add(length)
+	for i := range 64 * len(stores) {
+		callers.Go(func() {
+			for now := time.Now(); now.Before(end); now = time.Now() {
+				reply, err := stores[i%len(stores)].Evaluate(b.Context(), storetest.SpendOne(p, names[rand.IntN(keys)]))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				all.Add(1)
+				if reply.FromSlice {
+					sliced.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	return float64(all.Load()), float64(sliced.Load())
+}
+
+// BenchmarkHotKeys compares the CPU time of Redis for a check of 2,500 keys that are hot on each of four replicas, with slices
+// and without.
+func BenchmarkHotKeys(b *testing.B) {
+	server := testenv.StartRedis(b)
+	for _, withSlices := range []bool{false, true} {
+		b.Run(fmt.Sprint("slices=", withSlices), func(b *testing.B) {
+			policy := newPolicy(fmt.Sprint("hot", withSlices), 10*time.Second, storetest.SlowLimit(quota.FixedWindow, 2_000_000_000))
+			stores := make([]Store, 4)
+			for i := range stores {
+				stores[i] = replica(b, server, withSlices)
+			}
+			load(b, stores, policy, 2500, 30*time.Second) // until the keys are hot
+			before := testenv.CPUTime(b, server.Pid())
+			for b.Loop() {
+				checks, fromSlices := load(b, stores, policy, 2500, 10*time.Second)
+				b.ReportMetric(checks/10, "checks/s")
+				b.ReportMetric(fromSlices/checks, "from-slices")
+				b.ReportMetric(float64((testenv.CPUTime(b, server.Pid())-before).Nanoseconds())/checks, "redis-ns/check")
+			}
+		})
+	}
+}
+
+// BenchmarkDeniedBesideSlices compares checks of a key that is denied since another replica has a slice of it with those of
+// one whose quota is spent.
+func BenchmarkDeniedBesideSlices(b *testing.B) {
+	server := testenv.StartRedis(b)
+	for _, held := range []bool{false, true} {
+		b.Run(fmt.Sprint("slice=", held), func(b *testing.B) {
+			g := NewWithT(b)
+			policy := newPolicy(fmt.Sprint("denied", held), 10*time.Second, storetest.SlowLimit(quota.FixedWindow, 100))
+			other, store := replica(b, server, false), replica(b, server, true)
+			if held {
+				reply, err := other.Evaluate(b.Context(), callOf(quota.Entry{
+					Policy: policy, Key: "key-0", Action: quota.TakeSlice, ID: "a", Cost: 50, TTL: time.Hour,
+				}))
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(reply.Entries[0].Hold).To(Equal(quota.HoldTaken))
+			}
+			load(b, []Store{store}, policy, 1, 100*time.Millisecond)
+			reply, err := store.Evaluate(b.Context(), storetest.SpendOne(policy, "key-0"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Denied))
+			for b.Loop() {
+				checks, _ := load(b, []Store{store}, policy, 1, 5*time.Second)
+				b.ReportMetric(checks/5, "checks/s")
+			}
+		})
+	}
+}
