@@ -175,7 +175,7 @@ func (c *Cache) spend(call *quota.Call) *quota.Reply {
 	for i := range n {
 		s := spent[i].slice
 		s.reply(&reply.Entries[i], spent[i].left, now)
-		if 2*spent[i].left <= s.units {
+		if s.isDue(spent[i].left, now) {
 			c.takeNext(spent[i].key, s, spent[i].left, now)
 		}
 	}

@@ -41,8 +41,10 @@ func (c *Cache) startTake(k *hotKey, p *quota.Policy, units int64, now time.Dura
 func (c *Cache) exchange(k *hotKey, p *quota.Policy, units int64) {
 	drops := k.drops.Load()
 	sent := c.now()
-	next := &slice{policy: p, key: k.id.key, id: rand.Text(), ends: sent + p.SliceAge(), gone: sent + holdTime(p)}
-	r := c.take(next, units)
+	next := &slice{
+		policy: p, key: k.id.key, id: rand.Text(), demand: units, ends: sent + p.SliceAge(), gone: sent + holdTime(p),
+	}
+	r := c.take(next)
 	switch {
 	case r == nil:
 		c.metrics.exchanged(outcomeFailed)
@@ -71,9 +73,9 @@ func (c *Cache) exchange(k *hotKey, p *quota.Policy, units int64) {
 
 // take sends the call that takes the slice, until the slice would have ended. It returns nil if the store
 // does not answer.
-func (c *Cache) take(s *slice, units int64) *quota.EntryReply {
+func (c *Cache) take(s *slice) *quota.EntryReply {
 	return c.repeat(s.ends, quota.Entry{
-		Policy: s.policy, Key: s.key, Action: quota.TakeSlice, ID: s.id, Cost: units, TTL: holdTime(s.policy),
+		Policy: s.policy, Key: s.key, Action: quota.TakeSlice, ID: s.id, Cost: s.demand, TTL: holdTime(s.policy),
 	})
 }
 

@@ -15,8 +15,8 @@ type slice struct {
 	policy *quota.Policy
 	key    quota.Key
 	id     string
-	// units is what the slice had at first.
-	units int64
+	// units is what the slice had at first, demand what it was to have: the demand of the key in its age.
+	units, demand int64
 	// The replica spends from the slice until ends, and its hold is in the store until gone, both counted from when the
 	// call that takes it was first sent.
 	ends, gone time.Duration
@@ -61,6 +61,16 @@ func (s *slice) giveBack(cost int64) bool {
 func (s *slice) seal() (spent int64, first bool) {
 	left := s.left.Swap(sealed)
 	return s.units - left, left != sealed
+}
+
+// isDue reports whether the next slice is to be taken. It is once half is spent, but not while the rest would last for more than a
+// quarter of the age: each exchange costs the store some six checks. It is, too, in the last quarter of its age if the
+// key is hot, or the key would have to become hot again.
+func (s *slice) isDue(left int64, now time.Duration) bool {
+	if now >= s.ends-s.policy.SliceAge()/4 {
+		return s.units-left >= hotChecks
+	}
+	return 2*left <= s.units && 4*left <= s.demand
 }
 
 // isFor reports whether the slice may serve the entry at all.
