@@ -10,33 +10,62 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // This file checks the protocol of slices by exploring every order of its steps, for a small quota and up to three
 // replicas. It is a model of the protocol, not of the code: of the calls that replicas send, of what the store does with
-// them, and of what may happen to both. The store counts a FixedWindow; what the other algorithms do with holds is
-// compared with the model of package reference.
+// them, and of what may happen to both. The store counts as one of three algorithms do: SlidingWindow counts as
+// SlidingLog does, with coarser times, and GCRA as TokenBucket.
 //
 // In each state one step is made: a replica sends a call, the store decides a call that was sent, once or again, a reply
-// arrives, a unit is admitted, a tick of time passes, a replica is suspended or resumes, the store loses its data, or
-// its clock is set forward. A state is a defect in which more units were admitted in a window than the quota, and
-// another quota for each loss and each change of the clock.
+// arrives, and a copy of its call may still be on its way, a unit is admitted, a tick of time passes, a replica is suspended or
+// resumes, the store loses its data, or its clock is set forward. A state is a defect in which the admissions, counted
+// by the algorithm at the time of each, are above the quota, and another quota for each loss and each change of the clock.
 
 const (
 	modelQuota  = 3
 	modelAge    = 2 // ticks for which a replica spends from a slice
 	modelHold   = 3 // ticks for which the store keeps its hold
 	modelWindow = 4 // ticks of a window
+	modelLog    = 2 // ticks for which a SlidingLog counts a unit
+	modelRefill = 2 // ticks in which a bucket refills by one unit
 	mostModels  = 3 // replicas
 	mostTakes   = 3 // of a replica
 )
 
 // history bounds the histories to explore.
 type history struct {
+	algorithm   quota.Algorithm
 	replicas    int
 	takes       int8 // of each replica
 	ticks       int8
 	disruptions int8 // losses of data and changes of the clock
+	late        bool // copies of calls may arrive after the reply
+}
+
+// modelCounter counts units: of a SlidingLog by their ages in ticks, else all in the first.
+type modelCounter [modelLog]int8
+
+func (c *modelCounter) sum() (units int8) {
+	for _, n := range c {
+		units += n
+	}
+	return units
+}
+
+// pass lets a tick pass, which is the n-th one.
+func (c *modelCounter) pass(a quota.Algorithm, n int8) {
+	switch {
+	case a == quota.SlidingLog:
+		copy(c[1:], c[:modelLog-1])
+		c[0] = 0
+	case a == quota.FixedWindow && n%modelWindow == 0:
+		c[0] = 0
+	case a == quota.TokenBucket && n%modelRefill == 0:
+		c[0] = max(0, c[0]-1)
+	}
 }
 
 // defect is a mistake in the protocol. The check must find each.
@@ -81,14 +110,18 @@ type modelHeld struct{ ID, Units, Ends int8 }
 type modelState struct {
 	Replicas [mostModels]modelReplica
 	Holds    [mostModels * mostTakes]modelHeld
-	Used     int8 // in the window
-	Now      int8 // the clock of the store
-	Ticks    int8 // true time
-	Admitted int8 // in the window
+	Used     modelCounter // in the store, by its clock
+	Admitted modelCounter // in truth
+	Now      int8         // the clock of the store
+	Ticks    int8         // true time
 	NextID   int8
-	// Disruptions are all so far, Allowed is what they and the quota admit in the window.
-	Disruptions, Allowed int8
+	Late     modelCall // a copy of a call that was answered
+	// Disruptions are all so far.
+	Disruptions int8
 }
+
+// isOver reports whether more was admitted than the quota, and another one for each disruption.
+func (s *modelState) isOver() bool { return s.Admitted.sum() > modelQuota*(1+s.Disruptions) }
 
 func (s *modelState) held() (units int8) {
 	for _, h := range s.Holds {
@@ -97,24 +130,16 @@ func (s *modelState) held() (units int8) {
 	return units
 }
 
-// settle spends the holds that have ended, as of their ends.
-func (s *modelState) settle() {
+// pass lets the clock of the store advance by a tick, and spends the holds that end with it. Redis does so at the next call,
+// as of their ends.
+func (s *modelState) pass(a quota.Algorithm) {
+	s.Now++
+	s.Used.pass(a, s.Now)
 	for i, h := range s.Holds {
 		if h.ID != 0 && h.Ends <= s.Now {
-			if h.Ends/modelWindow == s.Now/modelWindow {
-				s.Used += h.Units
-			}
+			s.Used[0] += h.Units
 			s.Holds[i] = modelHeld{}
 		}
-	}
-}
-
-// pass lets the clock of the store advance.
-func (s *modelState) pass(ticks int8) {
-	before := s.Now / modelWindow
-	s.Now += ticks
-	if s.Now/modelWindow != before {
-		s.Used, s.Admitted, s.Allowed = 0, 0, modelQuota*(1+s.Disruptions) // slices may outlive the window
 	}
 }
 
@@ -129,7 +154,7 @@ func (s *modelState) hasHold(id int8) bool {
 // commit is a commit in the store.
 func (s *modelState) commit(id, units int8) {
 	if id != 0 && s.hasHold(id) {
-		s.Used += units
+		s.Used[0] += units
 		*s.holdOf(id) = modelHeld{}
 	}
 }
@@ -139,7 +164,7 @@ func (s *modelState) take(id int8) (granted int8) {
 	if s.hasHold(id) {
 		return s.holdOf(id).Units
 	}
-	if s.Used+s.held() >= modelQuota {
+	if s.Used.sum()+s.held() >= modelQuota {
 		return 0
 	}
 	*s.holdOf(0) = modelHeld{id, 1, s.Now + modelHold}
@@ -148,7 +173,6 @@ func (s *modelState) take(id int8) (granted int8) {
 
 // decide is the store with a call. A repeated take of a slice whose hold is gone makes a new one.
 func (s *modelState) decide(c modelCall) modelCall {
-	s.settle()
 	switch c.Kind {
 	case 't':
 		c.Granted = s.take(c.ID)
@@ -169,7 +193,8 @@ func (s *modelState) next(h history, d defect, visit func(step string, next mode
 	if s.Ticks < h.ticks {
 		n := *s
 		n.Ticks++
-		n.pass(1)
+		n.Admitted.pass(h.algorithm, n.Ticks)
+		n.pass(h.algorithm)
 		for i := range n.Replicas {
 			if r := &n.Replicas[i]; !r.Suspended || d != ignoresSuspends {
 				r.Clock++
@@ -180,29 +205,32 @@ func (s *modelState) next(h history, d defect, visit func(step string, next mode
 	for i := range h.replicas {
 		s.nextOf(i, h, d, func(step string, next modelState) { visit(fmt.Sprintf("replica %d: %s", i, step), next) })
 	}
-	n := *s
-	n.settle()
-	if n.Used+n.held() < modelQuota {
-		n.Used++
-		n.Admitted++
+	if n := *s; n.Used.sum()+n.held() < modelQuota {
+		n.Used[0]++
+		n.Admitted[0]++
 		visit("the store admits a check", n)
 	}
+	if n := *s; n.Late.Kind != 0 {
+		n.Late = modelCall{}
+		n.decide(s.Late)
+		visit("the store decides a late copy", n)
+	}
 	if s.Disruptions < h.disruptions {
-		s.disrupt(visit)
+		s.disrupt(h.algorithm, visit)
 	}
 }
 
 // disrupt calls visit with the states after a loss of data and a change of the clock.
-func (s *modelState) disrupt(visit func(step string, next modelState)) {
+func (s *modelState) disrupt(a quota.Algorithm, visit func(step string, next modelState)) {
 	n := *s
 	n.Disruptions++
-	n.Allowed += modelQuota
 	lost, ahead := n, n
 	clear(lost.Holds[:])
-	lost.Used = 0
+	lost.Used = modelCounter{}
 	visit("the store loses its data", lost)
-	ahead.Now += modelWindow
-	ahead.Used = 0 // the window has ended by this clock; what was admitted counts in the true one
+	for range modelWindow {
+		ahead.pass(a)
+	}
 	visit("the clock of the store is set forward", ahead)
 }
 
@@ -225,12 +253,20 @@ func (s *modelState) nextOf(i int, h history, d defect, visit func(string, model
 	if r.Slice.Left > 0 && r.Clock < r.Slice.Ends {
 		with("admits", func(n *modelState, r *modelReplica) {
 			r.Slice.Left, r.Slice.Spent = r.Slice.Left-1, r.Slice.Spent+1
-			n.Admitted++
+			n.Admitted[0]++
 		})
 	}
 	s.nextWith(i, d, with)
 	s.sendCallOf(i, h, d, with)
 	s.nextCallOf(i, with)
+	if h.late && s.Late.Kind == 0 && r.Call.Decided {
+		s.nextCallOf(i, func(step string, change func(*modelState, *modelReplica)) {
+			with(step+", a copy is late", func(n *modelState, r *modelReplica) {
+				n.Late = r.Call
+				change(n, r)
+			})
+		})
+	}
 }
 
 // nextWith passes the steps of a defect to with.
@@ -242,7 +278,7 @@ func (s *modelState) nextWith(i int, d defect, with func(string, func(*modelStat
 	case d == spentAfterSeal && r.Old.Left > 0 && r.Clock < r.Old.Ends:
 		with("admits from a sealed slice", func(n *modelState, r *modelReplica) {
 			r.Old.Left--
-			n.Admitted++
+			n.Admitted[0]++
 		})
 	case d == namedByCallers && r.Slice.ID != 0:
 		with("a caller commits its slice", func(n *modelState, _ *modelReplica) { n.commit(r.Slice.ID, 0) })
@@ -291,44 +327,46 @@ func (s *modelState) nextCallOf(i int, with func(string, func(*modelState, *mode
 
 // explore returns the steps to a state with more admitted than allowed, or nil, and the number of states.
 func explore(h history, d defect) (steps []string, states int) {
-	type from struct {
+	type reached struct {
 		state modelState
+		from  int // the state before, by its place
 		step  string
 	}
-	start := modelState{Allowed: modelQuota}
-	seen := map[modelState]from{start: {}}
-	queue := []modelState{start}
-	for len(queue) > 0 {
-		at := queue[0]
-		queue = queue[1:]
-		var over *modelState
-		at.next(h, d, func(step string, next modelState) {
-			if _, found := seen[next]; found || over != nil {
+	all := make([]reached, 1)
+	seen := map[modelState]bool{{}: true}
+	for at := 0; at < len(all); at++ {
+		over := false
+		state := all[at].state
+		state.next(h, d, func(step string, next modelState) {
+			if over || seen[next] {
 				return
 			}
-			seen[next] = from{at, step}
-			queue = append(queue, next)
-			if next.Admitted > next.Allowed {
-				over = &next
-			}
+			seen[next] = true
+			all = append(all, reached{next, at, step})
+			over = next.isOver()
 		})
-		if over != nil {
-			for s := *over; s != start; s = seen[s].state {
-				steps = append(steps, seen[s].step)
+		if over {
+			for i := len(all) - 1; i > 0; i = all[i].from {
+				steps = append(steps, all[i].step)
 			}
 			slices.Reverse(steps)
-			return steps, len(seen)
+			break
 		}
 	}
-	return nil, len(seen)
+	return steps, len(all)
 }
 
 // The protocol admits no more than it may, in any order of its steps.
 func TestProtocol(t *testing.T) {
 	for _, h := range []history{
-		{replicas: 1, takes: 2, ticks: 5, disruptions: 1},
-		{replicas: 2, takes: 1, ticks: 3},
-		{replicas: 3, takes: 1},
+		{algorithm: quota.FixedWindow, replicas: 1, takes: 2, ticks: 5, disruptions: 1},
+		{algorithm: quota.FixedWindow, replicas: 1, takes: 2, ticks: 5, late: true},
+		{algorithm: quota.FixedWindow, replicas: 2, takes: 1, ticks: 3},
+		{algorithm: quota.FixedWindow, replicas: 3, takes: 1},
+		{algorithm: quota.SlidingLog, replicas: 1, takes: 2, ticks: 3, disruptions: 1},
+		{algorithm: quota.SlidingLog, replicas: 1, takes: 2, ticks: 3, late: true},
+		{algorithm: quota.TokenBucket, replicas: 1, takes: 2, ticks: 3, disruptions: 1},
+		{algorithm: quota.TokenBucket, replicas: 1, takes: 2, ticks: 4, late: true},
 	} {
 		steps, states := explore(h, none)
 		NewWithT(t).Expect(steps).To(BeEmpty(), strings.Join(steps, "\n"))
@@ -338,11 +376,13 @@ func TestProtocol(t *testing.T) {
 
 // The check of the protocol finds every defect that is put in.
 func TestProtocolDefects(t *testing.T) {
-	for _, d := range []defect{oneCall, countedAnew, spentAfterSeal, namedByCallers, ignoresSuspends} {
-		t.Run(string(d), func(t *testing.T) {
-			steps, states := explore(history{replicas: 1, takes: 2, ticks: 6}, d)
-			NewWithT(t).Expect(steps).NotTo(BeEmpty(), "%d states", states)
-			t.Logf("%d states:\n%s", states, strings.Join(steps, "\n"))
-		})
+	for _, algorithm := range []quota.Algorithm{quota.FixedWindow, quota.SlidingLog, quota.TokenBucket} {
+		for _, d := range []defect{oneCall, countedAnew, spentAfterSeal, namedByCallers, ignoresSuspends} {
+			t.Run(fmt.Sprint(algorithm, ": ", d), func(t *testing.T) {
+				steps, states := explore(history{algorithm: algorithm, replicas: 1, takes: 2, ticks: 6}, d)
+				NewWithT(t).Expect(steps).NotTo(BeEmpty(), "%d states", states)
+				t.Logf("%d states:\n%s", states, strings.Join(steps, "\n"))
+			})
+		}
 	}
 }
