@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// CPUTime returns the CPU time of the processes so far. It adds up that of their threads, which Linux counts in nanoseconds;
+// CPUTime returns the CPU time of the processes so far. It adds up the times of their threads, which Linux counts in nanoseconds;
 // the time of a whole process has a resolution of 10 ms.
 func CPUTime(tb testing.TB, pids ...int) (sum time.Duration) {
 	tb.Helper()

@@ -88,7 +88,7 @@ func BenchmarkHotKeys(b *testing.B) {
 	}
 }
 
-// BenchmarkDeniedBesideSlices compares checks of a key that is denied since another replica has a slice of it with those of
+// BenchmarkDeniedBesideSlices compares checks of a key that is denied since another replica has a slice of it with checks of
 // one whose quota is spent.
 func BenchmarkDeniedBesideSlices(b *testing.B) {
 	server := testenv.StartRedis(b)
