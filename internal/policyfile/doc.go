@@ -12,5 +12,6 @@
 //	object.go      one object of a document
 //	position.go    the line and column of a field
 //	schema.go      defaults and validation by the schemas of the embedded CRDs
+//	rules.go       the CEL rules of valid objects, fast
 //	suggest.go     names that were probably meant
 package policyfile

@@ -30,7 +30,9 @@ import (
 type resourceSchema struct {
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
-	rules      *cel.Validator
+	rules      *rules
+	// judge returns what judges objects that rules do not find valid. It compiles the rules again, which is slow.
+	judge func() *cel.Validator
 }
 
 // durationPattern is the pattern of type Duration in the CRD.
@@ -75,7 +77,10 @@ func newSchema(definition *apiextensionsv1.CustomResourceDefinition) (*resourceS
 	return &resourceSchema{
 		structural: structural,
 		validator:  validator,
-		rules:      cel.NewValidator(structural, true, celconfig.PerCallLimit),
+		rules:      newResourceRules(structural),
+		judge: sync.OnceValue(func() *cel.Validator {
+			return cel.NewValidator(structural, true, celconfig.PerCallLimit)
+		}),
 	}, nil
 }
 
@@ -96,7 +101,11 @@ func (s *resourceSchema) validate(ctx context.Context, object map[string]any) fi
 		s.hintAtHours(errs)
 		return errs // CEL rules report confusing errors for objects of a wrong form
 	}
-	errs, _ = s.rules.Validate(ctx, nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
+	budget := uint64(celconfig.RuntimeCELCostBudget)
+	if s.rules.hold(object, &budget) {
+		return nil
+	}
+	errs, _ = s.judge().Validate(ctx, nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	return errs
 }
 

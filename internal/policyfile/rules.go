@@ -1,0 +1,179 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyfile
+
+import (
+	"math"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// rules are the CEL rules of one schema and of the schemas within it. They are the programs of the API server, on values
+// that cost less: the API server copies all properties of a schema whenever a program reads a field.
+//
+// They only find out that an object is valid. The validator of the API server judges all others, and the schemas
+// that are unusual.
+type rules struct {
+	schema     common.Schema
+	programs   []celgo.Program
+	unusual    bool
+	properties map[string]*rules
+	items      *rules // of a list, or the values of a map
+}
+
+// newRules returns the rules of a schema, or nil without any. prepared is the schema for CEL, and declType the type of its
+// values, nil if CEL does not see them.
+func newRules(s *structuralschema.Structural, prepared common.Schema, declType *apiservercel.DeclType) *rules {
+	if declType == nil {
+		return nil // as the API server
+	}
+	r := &rules{schema: prepared, properties: map[string]*rules{}}
+	compiled, err := cel.Compile(s, declType, celconfig.PerCallLimit,
+		environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()), cel.StoredExpressionsEnvLoader())
+	r.unusual = err != nil || s.XEmbeddedResource || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0
+	for i := range compiled {
+		switch rule := &compiled[i]; {
+		case rule.Error != nil || s.XValidations[i].OptionalOldSelf != nil:
+			r.unusual = true
+		case rule.Program != nil && !rule.UsesOldSelf: // an object in a file has no old one
+			r.programs = append(r.programs, rule.Program)
+		}
+	}
+	for name := range s.Properties {
+		property := s.Properties[name]
+		escaped, ok := apiservercel.Escape(name)
+		if field := declType.Fields[escaped]; ok && field != nil {
+			if of := newRules(&property, prepared.Properties()[name], field.Type); of != nil {
+				r.properties[name] = of
+			}
+		}
+		r.unusual = r.unusual || !ok
+	}
+	switch {
+	case s.Items != nil:
+		r.items = newRules(s.Items, prepared.Items(), declType.ElemType)
+	case s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil:
+		r.items = newRules(s.AdditionalProperties.Structural, prepared.AdditionalProperties().Schema(), declType.ElemType)
+	}
+	if len(r.programs) == 0 && !r.unusual && len(r.properties) == 0 && r.items == nil {
+		return nil
+	}
+	return r
+}
+
+// newResourceRules returns the rules of a resource.
+func newResourceRules(s *structuralschema.Structural) *rules {
+	r := newRules(s, newRuleSchema(s), model.SchemaDeclType(s, true))
+	if r != nil && len(r.programs) > 0 {
+		r.unusual = true // the API server adds metadata to the root
+	}
+	return r
+}
+
+// hold reports whether the value is known to satisfy the rules. It reduces the budget of costs, within which the API server
+// evaluates the rules of an object. The price of a rule bounds its time, so it needs no context.
+func (r *rules) hold(value any, budget *uint64) bool {
+	if r == nil || value == nil { // as the API server
+		return true
+	}
+	if r.unusual {
+		return false
+	}
+	if len(r.programs) > 0 {
+		self := map[string]any{cel.ScopedVarName: common.UnstructuredToVal(value, r.schema)}
+		for _, program := range r.programs {
+			result, details, err := program.Eval(self)
+			if err != nil || result != types.True || !spend(details, budget) {
+				return false
+			}
+		}
+	}
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			if !r.items.hold(item, budget) {
+				return false
+			}
+		}
+	case map[string]any:
+		for name, field := range value {
+			if !r.properties[name].hold(field, budget) || !r.items.hold(field, budget) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// spend takes the cost of an evaluation from the budget. It returns false if it is unknown or more than the budget.
+func spend(details *celgo.EvalDetails, budget *uint64) bool {
+	if details == nil || details.ActualCost() == nil {
+		return false
+	}
+	cost := *details.ActualCost()
+	if cost > math.MaxInt64 || cost > *budget {
+		return false
+	}
+	*budget -= cost
+	return true
+}
+
+// ruleSchema is a schema whose parts are prepared.
+type ruleSchema struct {
+	common.Schema
+	properties map[string]common.Schema
+	items      common.Schema
+	additional common.SchemaOrBool
+}
+
+func newRuleSchema(s *structuralschema.Structural) common.Schema {
+	prepared := &ruleSchema{Schema: &model.Structural{Structural: s}}
+	if s.Properties != nil {
+		prepared.properties = make(map[string]common.Schema, len(s.Properties))
+		for name := range s.Properties {
+			property := s.Properties[name]
+			prepared.properties[name] = newRuleSchema(&property)
+		}
+	}
+	if s.Items != nil {
+		prepared.items = newRuleSchema(s.Items)
+	}
+	if s.AdditionalProperties != nil {
+		values := &ruleSchemaOrBool{allows: s.AdditionalProperties.Bool}
+		if s.AdditionalProperties.Structural != nil {
+			values.schema = newRuleSchema(s.AdditionalProperties.Structural)
+		}
+		prepared.additional = values
+	}
+	return prepared
+}
+
+// Properties implements common.Schema.
+func (s *ruleSchema) Properties() map[string]common.Schema { return s.properties }
+
+// Items implements common.Schema.
+func (s *ruleSchema) Items() common.Schema { return s.items }
+
+// AdditionalProperties implements common.Schema.
+func (s *ruleSchema) AdditionalProperties() common.SchemaOrBool { return s.additional }
+
+// ruleSchemaOrBool is the schema of the values of a map.
+type ruleSchemaOrBool struct {
+	schema common.Schema
+	allows bool
+}
+
+// Schema implements common.SchemaOrBool.
+func (s *ruleSchemaOrBool) Schema() common.Schema { return s.schema }
+
+// Allows implements common.SchemaOrBool.
+func (s *ruleSchemaOrBool) Allows() bool { return s.allows }
