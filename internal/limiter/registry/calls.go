@@ -199,9 +199,10 @@ const (
 	readAll
 )
 
-// read returns the changes since the version that the reader has, or all plans.
+// read returns the changes since the version that the reader has, or all plans. The digest must be the one of the
+// plans that the reader has.
 func (s *scripts) read(ctx context.Context, have version) (h header, what int64, plans map[string]string, err error) {
-	err = s.call(ctx, loadAllTimeout, readScript, []any{string(have.epoch), have.revision}, &h, &what, &plans)
+	err = s.call(ctx, loadAllTimeout, readScript, []any{string(have.epoch), have.revision, have.digest}, &h, &what, &plans)
 	return h, what, plans, err
 }
 

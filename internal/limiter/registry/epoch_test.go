@@ -44,6 +44,32 @@ func TestWipedRegistryIsPublishedAgain(t *testing.T) {
 	c.Expect(testutil.ToFloat64(l.metrics.republishes)).To(BeEquivalentTo(4))
 }
 
+// Otherwise all replicas would read all plans at once when the leader publishes a lost registry again.
+func TestEqualPlansOfANewEpochAreNotRead(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.leadSynced(makePlans(10)...)
+	a := c.watch("a")
+	c.Eventually(a.plans).Should(Equal(10))
+	before := c.header()
+	read := func(have version) (int64, int) {
+		_, what, plans, err := c.scripts.read(t.Context(), have)
+		c.Expect(err).NotTo(HaveOccurred())
+		return what, len(plans)
+	}
+	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
+	c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(restoreTimeout).ShouldNot(Or(BeEmpty(), Equal(before.epoch)))
+	after := c.header()
+	c.Expect(after.digest).To(Equal(before.digest))
+	c.Eventually(a.revision).WithTimeout(restoreTimeout).Should(Equal(after.revision))
+	what, plans := read(before.version)
+	c.Expect([]any{what, plans}).To(Equal([]any{readChanges, 0}))
+	what, plans = read(version{epoch: before.epoch, revision: before.revision, digest: "other"})
+	c.Expect([]any{what, plans}).To(Equal([]any{readAll, 10}))
+	what, plans = read(version{})
+	c.Expect([]any{what, plans}).To(Equal([]any{readAll, 10}))
+}
+
 // A leader that has not written anything continues the revision that the replicas run.
 func TestRevisionContinuesWithTheNextLeader(t *testing.T) {
 	t.Parallel()

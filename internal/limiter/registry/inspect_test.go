@@ -25,6 +25,22 @@ func (w *Writer) enforced(id string) (running, live int) {
 	return w.replicasRunning(id, w.published(id)), len(w.observed.replicas)
 }
 
+// replicasRunning counts the live replicas that run the published entry of that id, one by one. The caller holds the lock.
+func (w *Writer) replicasRunning(id string, e *entry) (running int) {
+	if e == nil {
+		return 0
+	}
+	for i := range w.observed.replicas {
+		r := &w.observed.replicas[i]
+		slot := slices.Index(w.supported, r.format)
+		if slot >= 0 && e.forms[slot].revision > 0 && r.Epoch == string(w.observed.epochs[slot]) &&
+			r.Revision >= e.forms[slot].revision && !r.skips.contains(id) {
+			running++
+		}
+	}
+	return running
+}
+
 // replicas returns the live replicas of the installation in the order of their names, as
 // of the last second, and the error that Err returns.
 func (w *Writer) replicas() ([]Replica, error) {

@@ -27,16 +27,63 @@ type Replica struct {
 // Skips returns the number of plans that the replica cannot decode.
 func (r *Replica) Skips() int { return r.skips.count }
 
-// runs reports whether the replica runs the plan as of that revision.
-func (r *Replica) runs(id string, e epoch, revision int64) bool {
-	return r.Epoch == string(e) && r.Revision >= revision && !r.skips.contains(id)
-}
-
 // observation is the result of the last round of the leader.
 type observation struct {
 	err      error
 	epochs   [maxFormats]epoch // by position of the format
 	replicas []Replica         // by name
+	fleet    fleet             // of the replicas
+}
+
+// fleet sums up replicas, so that the Rollout of a plan takes the same time with any number of them.
+type fleet struct {
+	followers [maxFormats]followers // by position of the format
+	unknown   int                   // replicas that follow another format
+	skipping  []Replica             // cannot decode some plans
+}
+
+// followers are the replicas that follow one format.
+type followers struct {
+	number int
+	epoch  string // of all of them, unless they are mixed
+	mixed  bool   // they run several epochs
+	lowest int64  // revision
+}
+
+// fleetOf sums up the replicas by the position of their format in the list.
+func fleetOf(replicas []Replica, formats []format) (f fleet) {
+	for i := range replicas {
+		r := &replicas[i]
+		if r.skips.count > 0 {
+			f.skipping = append(f.skipping, *r)
+		}
+		slot := slices.Index(formats, r.format)
+		if slot < 0 {
+			f.unknown++
+			continue
+		}
+		f.followers[slot].add(r)
+	}
+	return f
+}
+
+func (f *followers) add(r *Replica) {
+	if f.number == 0 {
+		f.epoch, f.lowest = r.Epoch, r.Revision
+	}
+	f.number++
+	f.mixed = f.mixed || r.Epoch != f.epoch
+	f.lowest = min(f.lowest, r.Revision)
+}
+
+// run reports whether all of them run the epoch at that revision or later. It is true without any.
+func (f *followers) run(e epoch, revision int64) bool {
+	return f.number == 0 || !f.mixed && f.epoch == string(e) && revision > 0 && f.lowest >= revision
+}
+
+// skips reports whether a replica cannot decode the plan.
+func (f *fleet) skips(id string) bool {
+	return slices.ContainsFunc(f.skipping, func(r Replica) bool { return r.skips.contains(id) })
 }
 
 // errNotObserved is the error of the first observation.
@@ -81,7 +128,7 @@ func (w *Writer) Rollout(id string) plan.Rollout {
 		OverBudget:         w.shortage(id),
 		ReplicasTooOld:     w.hasReplicaTooOld(id),
 		HasReplicas:        live > 0,
-		AllReplicasCurrent: live > 0 && w.replicasRunning(id, published) == live,
+		AllReplicasCurrent: live > 0 && w.allRun(id, published),
 	}
 }
 
@@ -103,30 +150,30 @@ func (w *Writer) published(id string) *entry {
 	return w.withdrawn[id]
 }
 
-// replicasRunning counts the live replicas that run the published entry of that id.
-// The caller holds the lock.
-func (w *Writer) replicasRunning(id string, e *entry) (running int) {
-	if e == nil {
-		return 0
+// allRun reports whether every live replica runs the published entry of that id. The caller holds the lock.
+func (w *Writer) allRun(id string, e *entry) bool {
+	fleet := &w.observed.fleet
+	if e == nil || fleet.unknown > 0 {
+		return false
 	}
-	for i := range w.observed.replicas {
-		r := &w.observed.replicas[i]
-		slot := slices.Index(w.supported, r.format)
-		if slot >= 0 && e.forms[slot].revision > 0 && r.runs(id, w.observed.epochs[slot], e.forms[slot].revision) {
-			running++
+	for slot := range fleet.followers {
+		if !fleet.followers[slot].run(w.observed.epochs[slot], e.forms[slot].revision) {
+			return false
 		}
 	}
-	return running
+	return !fleet.skips(id)
 }
 
 // hasReplicaTooOld reports whether a live replica follows a format that cannot express the
 // desired plan of that id. The caller holds the lock.
 func (w *Writer) hasReplicaTooOld(id string) bool {
 	e := w.entries[id]
-	return e != nil && slices.ContainsFunc(w.observed.replicas, func(r Replica) bool {
-		slot := slices.Index(w.supported, r.format)
-		return slot >= 0 && e.forms[slot].inexpressible
-	})
+	for slot := range w.supported {
+		if e != nil && e.forms[slot].inexpressible && w.observed.fleet.followers[slot].number > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // replicasAmong returns the replicas of the installation, sorted by name.
@@ -154,7 +201,7 @@ func (w *Writer) recordReplicas(alive []heartbeat) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.EqualFunc(replicas, w.observed.replicas, same) {
-		w.observed.replicas = replicas
+		w.observed.replicas, w.observed.fleet = replicas, fleetOf(replicas, w.supported)
 		notify(w.changed)
 	}
 }

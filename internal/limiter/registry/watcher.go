@@ -240,6 +240,7 @@ func (w *Watcher) load(ctx context.Context) error {
 	var mine version
 	if w.loaded != nil {
 		mine = w.loaded.version
+		mine.digest = formatDigest(w.loaded.sum) // not the one of the registry, if they differ
 	}
 	h, what, fields, err := w.scripts[w.at].read(ctx, mine)
 	if err != nil {
