@@ -5,6 +5,7 @@ package manager
 
 import (
 	"slices"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,8 +24,11 @@ type Namespaces = controller.Namespaces
 // cacheOptions limits the caches to the Namespaces.
 func cacheOptions(n Namespaces) cache.Options {
 	options := cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:         map[client.Object]cache.ByObject{&v1alpha1.RateLimitKeyGroup{}: {Transform: compactKeys}},
+		DefaultTransform: compact,
+		ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.RateLimitPolicy{}:   {Transform: compactPolicy},
+			&v1alpha1.RateLimitKeyGroup{}: {Transform: compactKeys},
+		},
 	}
 	if len(n.Watched) > 0 {
 		options.DefaultNamespaces = map[string]cache.Config{}
@@ -39,7 +43,7 @@ func cacheOptions(n Namespaces) cache.Options {
 		}
 		included := fields.AndSelectors(excluded...)
 		options.ByObject = map[client.Object]cache.ByObject{
-			&v1alpha1.RateLimitPolicy{}:    {Field: included},
+			&v1alpha1.RateLimitPolicy{}:    {Field: included, Transform: compactPolicy},
 			&v1alpha1.RateLimitKeyGroup{}:  {Field: included, Transform: compactKeys},
 			&v1alpha1.RateLimitException{}: {Field: included},
 		}
@@ -47,20 +51,46 @@ func cacheOptions(n Namespaces) cache.Options {
 	return options
 }
 
-// compactKeys removes what repeats the keys of a key group, which are managed fields and the annotation of kubectl apply,
-// and gives its keys one string to share: one for each would take a third more memory.
-func compactKeys(object any) (any, error) {
-	if metadata, err := meta.Accessor(object); err == nil {
-		metadata.SetManagedFields(nil)
-		annotations := metadata.GetAnnotations()
+// compact removes what repeats the fields of an object: managed fields and the annotation of kubectl apply.
+func compact(object any) (any, error) {
+	metadata, err := meta.Accessor(object)
+	if err != nil {
+		return object, nil //nolint:nilerr // not an object, such as the key of a deleted one
+	}
+	metadata.SetManagedFields(nil)
+	if annotations := metadata.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 		metadata.SetAnnotations(annotations)
 	}
+	return object, nil
+}
+
+// compactPolicy is compact, and returns a policy whose lists have no room at their ends, which decoding leaves, and whose
+// conditions share their texts with other policies. All that takes as much memory as the policy itself.
+func compactPolicy(object any) (any, error) {
+	object, err := compact(object)
+	policy, ok := object.(*v1alpha1.RateLimitPolicy)
+	if !ok {
+		return object, err
+	}
+	policy = policy.DeepCopy()
+	for i := range policy.Status.Conditions {
+		c := &policy.Status.Conditions[i]
+		c.Type, c.Reason, c.Message = unique.Make(c.Type).Value(), unique.Make(c.Reason).Value(), unique.Make(c.Message).Value()
+		c.Status = unique.Make(c.Status).Value()
+	}
+	return policy, err
+}
+
+// compactKeys is compact, and gives the keys of a key group one string to share: one for each would take a third more
+// memory.
+func compactKeys(object any) (any, error) {
+	object, err := compact(object)
 	if group, ok := object.(*v1alpha1.RateLimitKeyGroup); ok {
 		shared := plan.NewKeyList(group.Spec.Keys...)
 		group.Spec.Keys = slices.AppendSeq(make([]string, 0, shared.Len()), shared.All())
 	}
-	return object, nil
+	return object, err
 }
 
 // clientOptions lets the client read Namespaces from the API server if Roles are all that
