@@ -56,11 +56,15 @@ func startCluster(tb testing.TB) *cluster {
 // manager starts a manager with a short lease and without a webhook.
 func (c *cluster) manager(args ...string) *process {
 	c.tb.Helper()
-	return startWeir(c.tb, append([]string{
+	return startWeir(c.tb, c.managerArgs(args...)...)
+}
+
+func (c *cluster) managerArgs(args ...string) []string {
+	return append([]string{
 		"manager", "--redis-url", c.redis.URL, "--kubeconfig", c.kubeconfig, "--tenancy", "Cluster",
 		"--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms",
 		"--store-timeout", "2s", "--webhook-address", "",
-	}, args...)...)
+	}, args...)
 }
 
 func (c *cluster) create(object client.Object) {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,33 +13,36 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // replicasAtScale is the number of processes that enforce the policies.
 const replicasAtScale = 3
 
+// editsAtScale is how many policies are edited, each twice.
+const editsAtScale = 500
+
 // BenchmarkScale starts three processes on an API server with many policies and an empty
-// Redis. It reports
+// Redis, each with the memory limit of the chart. It reports
 //   - the time until all processes enforce all policies,
 //   - the time until every policy is Ready,
 //   - the reconciles and status patches that this took, per policy,
-//   - the peak memory of the largest process,
 //   - the time of an edit from the response of the API server until all enforce it,
-//   - the time from a Redis that hangs until every policy reports it.
+//   - the peak memory after these edits: of the leader, and of the largest other process,
+//   - the time until one more process is ready, which has both halves or only decides, and the peak memory of the latter,
+//   - the time from a Redis that hangs until every policy reports it, and the peak memory of the largest process then.
 func BenchmarkScale(b *testing.B) {
-	for _, policies := range []int{1000, 5000} {
+	for _, policies := range []int{1000, 5000, 20_000} {
 		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {
 			c := startCluster(b)
 			c.fill(policies)
@@ -53,17 +55,20 @@ func BenchmarkScale(b *testing.B) {
 	}
 }
 
-// fill creates policies that match one host each, with limited concurrency.
+// fill creates policies that match one host each, as kubectl apply does, with limited concurrency.
 func (c *cluster) fill(policies int) {
 	c.tb.Helper()
 	var group errgroup.Group
 	group.SetLimit(8)
 	for i := range policies {
 		group.Go(func() error {
-			return c.client.Create(c.tb.Context(), testenv.MakePolicy(fmt.Sprintf("shop/p%d", i)).
-				Match(v1alpha1.Match{Hosts: []string{fmt.Sprintf("h%d.example", i)}, Paths: []string{"/api/*"}}).
-				Limit("hourly", v1alpha1.AlgorithmFixedWindow, 1, "1h").
-				Limit("burst", v1alpha1.AlgorithmTokenBucket, 10, "1s").Obj())
+			policy := testenv.NumberedPolicy(i)
+			applied, err := json.Marshal(policy)
+			if err != nil {
+				return err
+			}
+			policy.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: string(applied)}
+			return c.client.Create(c.tb.Context(), policy)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -78,14 +83,15 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	start := time.Now()
 	all, metrics := make([]*process, replicasAtScale), make([]string, replicasAtScale)
 	for i := range all {
-		metrics[i] = "http://" + testenv.FreeAddr(b) + "/metrics"
-		all[i] = c.manager("--max-namespace-policies", "0", "--metrics-address", strings.TrimSuffix(strings.TrimPrefix(metrics[i], "http://"), "/metrics"))
+		address := testenv.FreeAddr(b)
+		metrics[i] = "http://" + address + "/metrics"
+		all[i] = c.pod("--metrics-address", address)
 	}
 	for _, p := range all {
-		g.Eventually(p.policies, "120s", "20ms").Should(Equal(policies))
+		g.Eventually(p.policies, "300s", "100ms").Should(Equal(policies))
 	}
 	b.ReportMetric(time.Since(start).Seconds(), "s-to-enforced")
-	c.awaitReadiness(b, policies, metav1.ConditionTrue)
+	awaitReadiness(g, metrics, policies, metav1.ConditionTrue)
 	b.ReportMetric(time.Since(start).Seconds(), "s-to-ready")
 	b.ReportMetric((c.statusPatches(g)-patches)/float64(policies), "patches/policy")
 	reconciles := 0.0
@@ -94,22 +100,75 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	}
 	b.ReportMetric(reconciles/float64(policies), "reconciles/policy")
 
-	took := c.timeEdits(b, all, 200)
+	took := c.timeEdits(b, all, editsAtScale)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	leader, largest := c.leader(all)(), 0
+	for _, p := range all {
+		if peak := p.memory(g, "VmHWM"); p != leader {
+			largest = max(largest, peak)
+		}
+	}
+	b.ReportMetric(float64(leader.memory(g, "VmHWM"))/(1<<20), "leader-MiB")
+	b.ReportMetric(float64(largest)/(1<<20), "follower-MiB")
+	c.measureStarts(b, policies)
+
 	c.redis.Pause()
 	hung := time.Now()
-	c.awaitReadiness(b, policies, metav1.ConditionUnknown)
+	awaitReadiness(g, metrics, policies, metav1.ConditionUnknown)
 	b.ReportMetric(time.Since(hung).Seconds(), "s-to-unknown")
 	c.redis.Resume()
-	var largest int
 	for _, p := range all {
 		largest = max(largest, p.memory(g, "VmHWM"))
-	}
-	b.ReportMetric(float64(largest)/(1<<20), "MiB")
-	for _, p := range all {
 		g.Expect(p.cmd.Process.Kill()).To(Succeed())
 	}
+	b.ReportMetric(float64(largest)/(1<<20), "MiB")
+}
+
+// pod starts a manager with the memory limit of the chart.
+func (c *cluster) pod(args ...string) *process {
+	c.tb.Helper()
+	return startCommand(c.tb, inPod, c.managerArgs(append([]string{"--max-namespace-policies", "0", "--max-namespace-plan-bytes", "0"}, args...)...)...)
+}
+
+// measureStarts starts processes beside the running ones.
+func (c *cluster) measureStarts(b *testing.B, policies int) {
+	b.Helper()
+	g := NewWithT(b)
+	for unit, args := range map[string][]string{"s-to-start": nil, "s-to-start-deciding": {"--controllers=false"}} {
+		start := time.Now()
+		p := c.pod(args...)
+		g.Eventually(p.ready, "60s", "5ms").Should(BeTrue())
+		b.ReportMetric(time.Since(start).Seconds(), unit)
+		g.Expect(p.policies()).To(Equal(policies))
+		if args != nil {
+			b.ReportMetric(float64(p.memory(g, "VmHWM"))/(1<<20), "deciding-MiB")
+		}
+		g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	}
+}
+
+// BenchmarkStandaloneStart measures the time until weir standalone with 20,000 policy files is ready, and its peak memory.
+func BenchmarkStandaloneStart(b *testing.B) {
+	g, dir := NewWithT(b), testenv.WriteNumberedPolicies(b, 20_000)
+	for b.Loop() {
+		start := time.Now()
+		p := startCommand(b, inPod, "standalone", "--policies", dir)
+		g.Eventually(p.ready, "60s", "5ms").Should(BeTrue())
+		b.ReportMetric(time.Since(start).Seconds(), "s-to-start")
+		b.ReportMetric(float64(p.memory(g, "VmHWM"))/(1<<20), "MiB")
+		g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	}
+}
+
+// ready reports whether clients may send requests to the process.
+func (p *process) ready() bool {
+	response, err := http.Get("http://" + p.http + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }
 
 // statusPatches returns how many status patches the API server has served.
@@ -139,37 +198,15 @@ func sumOf(g *WithT, client *http.Client, url, pattern string) (sum float64) {
 	return sum
 }
 
-// awaitReadiness returns when every policy has the condition Ready in that status. It watches the policies, because
-// listing thousands again and again would slow down the processes that it measures.
-func (c *cluster) awaitReadiness(b *testing.B, policies int, status metav1.ConditionStatus) {
-	b.Helper()
-	ctx, stop := context.WithTimeout(b.Context(), 10*time.Minute)
-	defer stop()
-	watcher, err := client.NewWithWatch(c.api.Config, client.Options{Scheme: c.client.Scheme()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	reached := map[string]bool{}
-	for ctx.Err() == nil { // the API server ends watches that it considers too slow
-		stream, err := watcher.Watch(ctx, &v1alpha1.RateLimitPolicyList{}, client.InNamespace("shop"))
-		if err != nil {
-			b.Fatal(err)
+// awaitReadiness returns when the leader has read from the API server that every policy has the condition Ready in that
+// status. Watching or listing thousands of policies here would slow down the API server that it measures.
+func awaitReadiness(g *WithT, metrics []string, policies int, status metav1.ConditionStatus) {
+	g.Eventually(func() (ready float64) {
+		for _, url := range metrics {
+			ready += sumOf(g, http.DefaultClient, url, `^weir_policies{condition="Ready",namespace="shop",status="`+string(status)+`"`)
 		}
-		for event := range stream.ResultChan() {
-			if policy, ok := event.Object.(*v1alpha1.RateLimitPolicy); ok {
-				reached[policy.Name] = apimeta.IsStatusConditionPresentAndEqual(
-					policy.Status.Conditions, v1alpha1.ConditionReady, status)
-				if !reached[policy.Name] {
-					delete(reached, policy.Name)
-				}
-			}
-			if len(reached) == policies {
-				stream.Stop()
-				return
-			}
-		}
-	}
-	b.Fatalf("only %d of %d policies have Ready=%s", len(reached), policies, status)
+		return ready
+	}, "10m", "250ms").Should(BeEquivalentTo(policies))
 }
 
 // timeEdits returns the sorted times that edits took to reach all processes.

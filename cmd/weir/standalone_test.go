@@ -52,11 +52,18 @@ func startStandalone(t *testing.T, args ...string) *process {
 // startWeir starts weir and waits until it serves HTTP.
 func startWeir(tb testing.TB, args ...string) *process {
 	tb.Helper()
+	return startCommand(tb, func(testing.TB, *exec.Cmd) {}, args...)
+}
+
+// startCommand starts weir as the function has changed the command, and waits until it serves HTTP.
+func startCommand(tb testing.TB, change func(testing.TB, *exec.Cmd), args ...string) *process {
+	tb.Helper()
 	g := NewWithT(tb)
 	p := &process{http: testenv.FreeAddr(tb)}
 	args = append([]string{args[0], "--http-address", p.http, "--grpc-address", "", "--operator-address", "", "--metrics-address", ""}, args[1:]...)
 	p.cmd = exec.Command(testenv.Weir(tb), args...)
 	p.cmd.Stderr = &p.log
+	change(tb, p.cmd)
 	g.Expect(p.cmd.Start()).To(Succeed())
 	tb.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -71,7 +78,7 @@ func startWeir(tb testing.TB, args ...string) *process {
 			_ = response.Body.Close()
 		}
 		return err
-	}, "20s").Should(Succeed())
+	}, "60s").Should(Succeed()) // many policy files take long
 	return p
 }
 

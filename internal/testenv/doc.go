@@ -25,6 +25,7 @@
 //	apiserver.go     APIServer: kube-apiserver and etcd
 //	gateway.go       InstallGatewayAPI: the kinds of the Gateway API and of Envoy Gateway
 //	builders.go      PolicyBuilder: RateLimitPolicies for tests
+//	scale.go         NumberedPolicy: one of many policies
 //	credentials.go   RotatingCredentials: credentials of a Redis that expire
 //	certificates.go  Authority: a CA for tests
 //	volume.go        Volume: the folder of a mounted Secret

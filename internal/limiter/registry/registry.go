@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -95,7 +96,9 @@ func digestOf(id string, data []byte) uint64 {
 
 func formatDigest(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 
-// backoff returns the wait after a failure that followed others in a row.
+// backoff returns the wait after a failure that followed others in a row. It is random, so that replicas that lost Redis
+// together do not return to it together.
 func backoff(failures int) time.Duration {
-	return min(longestRetry, shortestRetry<<min(failures, 10))
+	longest := min(longestRetry, shortestRetry<<min(failures, 10))
+	return longest/2 + rand.N(longest/2) //nolint:gosec // a spread in time is not secret
 }

@@ -5,11 +5,15 @@ package registry
 
 import (
 	"bufio"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +22,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+var plotFile = flag.String("plot", "", "file for the plot of BenchmarkReplicas, in SVG (default: none)")
+
+const (
+	plansOfFleet = 100
+	// burstOfFleet is the number of edits that are set as fast as the leader takes them.
+	burstOfFleet = 5_000
 )
 
 // redisUse is what the server has used since its start.
@@ -42,73 +54,204 @@ func (c *cluster) use() (u redisUse) {
 	return u
 }
 
-// BenchmarkReplicas measures what live replicas with 100 plans cost: the CPU and the network of Redis for their heartbeats
-// and for the rounds of the leader, the time from an edit until the last replica has loaded it, and until the leader knows.
-// All replicas share the CPUs of this process, so the times are upper bounds.
+// BenchmarkReplicas measures live replicas with 100 plans, each with connections of its own. It reports
+//   - the CPU and the network of Redis for their heartbeats and for the rounds of the leader,
+//   - the time from an edit until the last replica has loaded it, and until the leader knows,
+//   - the time of 5,000 edits at once until the last replica has loaded all, and what they cost Redis,
+//   - the time until the last replica has loaded a registry that was wiped, and that was lost with a Redis that restarts, and
+//     what that costs Redis.
+//
+// All replicas share the CPUs of this process, so the times are upper bounds. Edits are as many as -benchtime, such as 200x.
 func BenchmarkReplicas(b *testing.B) {
+	var curve []point
 	for _, n := range []int{1, 10, 100, 1000} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) { benchmarkReplicas(b, n) })
+		b.Run(strconv.Itoa(n), func(b *testing.B) { curve = append(curve, benchmarkReplicas(b, n)) })
+	}
+	if *plotFile != "" {
+		NewWithT(b).Expect(os.WriteFile(*plotFile, plotReplicas(curve), 0o600)).To(Succeed())
 	}
 }
 
-func benchmarkReplicas(b *testing.B, n int) {
+// benchFleet is many replicas in this process.
+type benchFleet struct {
+	*cluster
+	leader    *leader
+	revisions []atomic.Int64 // by replica
+}
+
+func startFleet(b *testing.B, n int) *benchFleet {
 	b.Helper()
-	c := newCluster(b)
-	c.SetDefaultEventuallyTimeout(time.Minute)
-	l := c.leadSynced(makePlans(100)...)
-	var loaded atomic.Int64 // replicas with the newest threshold of plan p7
-	var newest atomic.Int64
-	newest.Store(5)
-	clients := make([]redis.UniversalClient, 10)
-	for i := range clients {
-		clients[i] = c.newClient()
-	}
+	f := &benchFleet{cluster: newCluster(b), revisions: make([]atomic.Int64, n)}
+	f.SetDefaultEventuallyTimeout(2 * time.Minute)
+	f.leader = f.leadSynced(makePlans(plansOfFleet)...)
 	for i := range n {
-		name := fmt.Sprintf("replica-%04d", i)
-		w := NewWatcher(clients[i%len(clients)], testPrefix, WatcherOptions{
-			Installation: NewInstallation(testOwner, ""), Replica: name, Logger: slog.New(slog.DiscardHandler),
+		client := redis.NewClient(&redis.Options{
+			Addr: f.redis.Addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, PoolSize: 2, ReadTimeout: 10 * time.Second,
 		})
-		had := int64(0)
-		go func() {
-			_ = w.Start(b.Context(), func(s *plan.Snapshot) {
-				threshold := s.Lookup("shop/p7").Limits[0].Threshold
-				if threshold == newest.Load() && had != threshold {
-					loaded.Add(1)
-				}
-				had = threshold
-			})
-		}()
+		b.Cleanup(func() { _ = client.Close() })
+		w := NewWatcher(client, testPrefix, WatcherOptions{
+			Installation: NewInstallation(testOwner, ""), Replica: fmt.Sprintf("replica-%04d", i), Logger: slog.New(slog.DiscardHandler),
+		})
+		go func() { _ = w.Start(b.Context(), func(s *plan.Snapshot) { f.revisions[i].Store(s.Revision()) }) }()
 		<-time.After(5 * time.Millisecond) // they share the CPUs of one machine
 	}
-	c.Eventually(loaded.Load).Should(BeEquivalentTo(n))
-	c.Eventually(func() int { return l.enforcedCounts("shop/p7")[1] }).Should(Equal(n))
+	f.awaitRevision(f.header().revision)
+	f.Eventually(func() int { return f.leader.enforcedCounts("shop/p7")[1] }).Should(Equal(n))
+	return f
+}
 
-	const idle = 20 * time.Second
-	<-time.After(idle) // all have begun to find each other less often
-	before, start := c.use(), time.Now()
-	<-time.After(idle)
-	after, took := c.use(), time.Since(start)
-
-	var toLoad, toKnow []time.Duration
-	for b.Loop() {
-		loaded.Store(0)
-		edited := makePlan("p7", newest.Add(1))
-		start := time.Now()
-		c.Expect(l.Set(b.Context(), edited, plan.SetOptions{})).To(Succeed())
-		for loaded.Load() < int64(n) {
+// awaitRevision waits until every replica has loaded the revision.
+func (f *benchFleet) awaitRevision(revision int64) {
+	f.tb.Helper()
+	start := time.Now()
+	for i := range f.revisions {
+		for f.revisions[i].Load() < revision {
+			if time.Since(start) > 2*time.Minute {
+				f.tb.Fatalf("replica %d has revision %d, not %d", i, f.revisions[i].Load(), revision)
+			}
 			<-time.After(time.Millisecond)
 		}
+	}
+}
+
+// set sets the threshold of a plan and returns the revision that has it.
+func (f *benchFleet) set(name string, threshold int64) (id string, revision int64) {
+	f.tb.Helper()
+	edited := makePlan(name, threshold)
+	f.Expect(f.leader.Set(f.tb.Context(), edited, plan.SetOptions{})).To(Succeed())
+	revision, _ = f.leader.programmed(edited.ID())
+	return edited.ID(), revision
+}
+
+// point is what a number of replicas costs.
+type point struct {
+	replicas               int
+	cpu, megabytes         float64 // of Redis: percent of a core, a second
+	loadedP99, knownP99    float64 // ms
+	burst, wiped, restored float64 // s
+}
+
+func benchmarkReplicas(b *testing.B, n int) point {
+	b.Helper()
+	f, p := startFleet(b, n), point{replicas: n}
+	const idle = 20 * time.Second
+	<-time.After(idle) // all have begun to find each other less often
+	before, start := f.use(), time.Now()
+	<-time.After(idle)
+	after, took := f.use(), time.Since(start).Seconds()
+	p.cpu, p.megabytes = 100*(after.cpu-before.cpu)/took, (after.bytes-before.bytes)/took/1e6
+
+	var toLoad, toKnow []time.Duration
+	threshold := int64(5)
+	for b.Loop() {
+		threshold++
+		start := time.Now()
+		id, revision := f.set("p7", threshold)
+		f.awaitRevision(revision)
 		toLoad = append(toLoad, time.Since(start))
-		for !l.Rollout(edited.ID()).AllReplicasCurrent {
+		for !f.leader.Rollout(id).AllReplicasCurrent {
 			<-time.After(time.Millisecond)
 		}
 		toKnow = append(toKnow, time.Since(start))
 	}
 	slices.Sort(toLoad)
 	slices.Sort(toKnow)
+	p.loadedP99, p.knownP99 = milliseconds(toLoad[len(toLoad)*99/100]), milliseconds(toKnow[len(toKnow)*99/100])
+
+	var burst, wiped, restored redisUse
+	p.burst, burst = f.timed(func() { f.awaitRevision(f.edits(burstOfFleet)) })
+	p.wiped, wiped = f.timed(func() {
+		next := f.header().revision + 1
+		f.Expect(f.client.FlushAll(b.Context()).Err()).To(Succeed())
+		f.awaitRevision(next)
+	})
+	next := f.header().revision + 1
+	f.redis.Stop()
+	f.redis.Start()
+	f.Eventually(func() error { return f.client.Ping(b.Context()).Err() }).Should(Succeed())
+	p.restored, restored = f.timed(func() { f.awaitRevision(next) })
+
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(100*(after.cpu-before.cpu)/took.Seconds(), "redis-cpu-%")
-	b.ReportMetric((after.bytes-before.bytes)/took.Seconds()/1e6, "redis-MB/s")
-	b.ReportMetric(milliseconds(toLoad[len(toLoad)*99/100]), "loaded-p99-ms")
-	b.ReportMetric(milliseconds(toKnow[len(toKnow)*99/100]), "known-p99-ms")
+	for unit, value := range map[string]float64{
+		"redis-cpu-%": p.cpu, "redis-MB/s": p.megabytes,
+		"loaded-p50-ms": milliseconds(toLoad[len(toLoad)/2]), "loaded-p99-ms": p.loadedP99, "known-p99-ms": p.knownP99,
+		"burst-s": p.burst, "burst-redis-s": burst.cpu, "burst-MB": burst.bytes / 1e6,
+		"wiped-s": p.wiped, "wiped-redis-s": wiped.cpu, "wiped-MB": wiped.bytes / 1e6,
+		"restart-s": p.restored, "restart-redis-s": restored.cpu, "restart-MB": restored.bytes / 1e6,
+	} {
+		b.ReportMetric(value, unit)
+	}
+	return p
+}
+
+// edits sets so many plans by 16 workers, as the controller does, and returns the last revision.
+func (f *benchFleet) edits(n int) (last int64) {
+	f.tb.Helper()
+	var next, newest atomic.Int64
+	var workers sync.WaitGroup
+	for range 16 {
+		workers.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				_, revision := f.set(fmt.Sprintf("p%d", i%plansOfFleet), 1000+i)
+				for was := newest.Load(); was < revision && !newest.CompareAndSwap(was, revision); was = newest.Load() {
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return newest.Load()
+}
+
+// timed returns the seconds that f takes, and what Redis uses meanwhile.
+func (f *benchFleet) timed(do func()) (seconds float64, use redisUse) {
+	before, start := f.use(), time.Now()
+	do()
+	seconds = time.Since(start).Seconds()
+	after := f.use()
+	return seconds, redisUse{cpu: after.cpu - before.cpu, bytes: after.bytes - before.bytes}
+}
+
+// BenchmarkRollouts measures what the leader pays to compute how far 20,000 plans have got in 1,000 replicas: to read
+// their heartbeats, and the Rollout of every plan.
+func BenchmarkRollouts(b *testing.B) {
+	const plans, replicas = 20_000, 1_000
+	w := &Writer{supported: supported, entries: map[string]*entry{}, holding: []bool{true}, changed: make(chan struct{}, 1), installation: NewInstallation(testOwner, "")}
+	w.observed.epochs[0] = newEpoch(testOwner, 1, "a")
+	var reports []string
+	for i := range replicas {
+		r := heartbeat{Owner: testOwner, Kind: kindReplica, Name: fmt.Sprintf("replica-%04d", i), Formats: supported, Format: supported[0], Epoch: w.observed.epochs[0], Revision: 7}
+		encoded, err := json.Marshal(&r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		reports = append(reports, r.field(), string(encoded))
+	}
+	ids := make([]string, plans)
+	for i, p := range makePlans(plans) {
+		data, err := plan.Encode(p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ids[i] = p.ID()
+		w.entries[ids[i]] = newEntry(p, data)
+		w.entries[ids[i]].forms[0].revision = 7
+	}
+	b.Run("heartbeats", func(b *testing.B) {
+		for b.Loop() {
+			var alive []heartbeat
+			for i := 0; i < len(reports); i += 2 {
+				alive = append(alive, *decodeHeartbeat(reports[i], reports[i+1]))
+			}
+			w.recordReplicas(alive)
+		}
+	})
+	b.Run("rollouts", func(b *testing.B) {
+		for b.Loop() {
+			for _, id := range ids {
+				if !w.Rollout(id).AllReplicasCurrent {
+					b.Fatal(id)
+				}
+			}
+		}
+	})
 }

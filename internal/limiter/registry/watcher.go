@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -110,11 +111,16 @@ func (w *Watcher) Start(ctx context.Context, apply func(*plan.Snapshot)) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case _, open := <-messages:
+		case message, open := <-messages:
 			if !open {
 				messages = nil // the client was closed; the ticker continues
+				continue
 			}
-			drain(messages)
+			if !announcesChange(message, messages) && w.loaded != nil {
+				// Subscribed again, as all other replicas after an outage, so compare at a random time.
+				soon.Reset(rand.N(longestRetry)) //nolint:gosec // a spread in time is not secret
+				continue
+			}
 			err = w.load(ctx)
 		case <-every.C:
 			err = w.poll(ctx)
@@ -133,16 +139,20 @@ func (w *Watcher) Start(ctx context.Context, apply func(*plan.Snapshot)) error {
 	}
 }
 
-// drain discards queued messages: one load covers them all.
-func drain(messages <-chan any) {
+// announcesChange reports whether the message, or one of the queued ones, announces a change. The others report that a
+// subscription has begun. It discards the queued ones: one load covers them all.
+func announcesChange(message any, queued <-chan any) (announces bool) {
 	for {
+		_, isAnnouncement := message.(*redis.Message)
+		announces = announces || isAnnouncement
 		select {
-		case _, open := <-messages:
+		case next, open := <-queued:
 			if !open {
-				return
+				return announces
 			}
+			message = next
 		default:
-			return
+			return announces
 		}
 	}
 }

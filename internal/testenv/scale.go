@@ -1,0 +1,43 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// NumberedPolicy returns one of many policies, with a host of its own and two limits.
+func NumberedPolicy(i int) *v1alpha1.RateLimitPolicy {
+	return MakePolicy(fmt.Sprintf("shop/p%d", i)).
+		Match(v1alpha1.Match{Hosts: []string{fmt.Sprintf("h%d.example", i)}, Paths: []string{"/api/*"}}).
+		Limit("hourly", v1alpha1.AlgorithmFixedWindow, 1, "1h").
+		Limit("burst", v1alpha1.AlgorithmTokenBucket, 10, "1s").Obj()
+}
+
+// WriteNumberedPolicies writes so many policies into a new folder, one in a file.
+func WriteNumberedPolicies(tb testing.TB, policies int) (dir string) {
+	tb.Helper()
+	dir = tb.TempDir()
+	for i := range policies {
+		policy := NumberedPolicy(i)
+		spec, err := yaml.Marshal(policy.Spec)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		text := fmt.Sprintf("apiVersion: %s\nkind: RateLimitPolicy\nmetadata: {name: %s, namespace: %s}\nspec:\n  %s",
+			v1alpha1.GroupVersion, policy.Name, policy.Namespace, strings.ReplaceAll(strings.TrimSpace(string(spec)), "\n", "\n  "))
+		if err := os.WriteFile(filepath.Join(dir, policy.Name+".yaml"), []byte(text+"\n"), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
