@@ -9,12 +9,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
 // memoryOfPods is the memory limit of the chart, in bytes.
 const memoryOfPods = 512 << 20
+
+// cgroupName begins the names of the cgroups.
+const cgroupName = "weir-test-"
 
 // inPod runs the command with the memory limit of the chart: in a cgroup, which Weir reads as in a pod, or, where this
 // process cannot create one, with the variable GOMEMLIMIT.
@@ -26,9 +31,31 @@ func inPod(tb testing.TB, cmd *exec.Cmd) {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%.0f", memoryOfPods*memoryRatio))
 		return
 	}
-	enter := []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs")}
-	cmd.Args = append(enter, append([]string{cmd.Path}, cmd.Args[1:]...)...)
+	enter := []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs"), cmd.Path}
+	cmd.Args = slices.Concat(enter, cmd.Args[1:])
 	cmd.Path = "/bin/sh"
+}
+
+// podMemory returns the largest memory of the cgroup of the process, in bytes: what the limit of a pod counts. It is
+// 0 without a cgroup.
+func (p *process) podMemory() int {
+	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(list)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) < 3 || !strings.Contains(fields[2], cgroupName) {
+			continue
+		}
+		for _, file := range []string{"/sys/fs/cgroup/memory" + fields[2] + "/memory.max_usage_in_bytes", "/sys/fs/cgroup" + fields[2] + "/memory.peak"} {
+			if text, err := os.ReadFile(file); err == nil {
+				peak, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+				return peak
+			}
+		}
+	}
+	return 0
 }
 
 // newCgroup returns the folder of a new cgroup, of either version, with the memory limit in bytes.
@@ -38,7 +65,7 @@ func newCgroup(tb testing.TB, limit int) (dir string, err error) {
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); errors.Is(err, os.ErrNotExist) {
 		root, file = filepath.Join(root, "memory"), "memory.limit_in_bytes"
 	}
-	dir, err = os.MkdirTemp(root, "weir-test-")
+	dir, err = os.MkdirTemp(root, cgroupName) //nolint:usetesting // a cgroup must be in the file system of cgroups
 	if err != nil {
 		return "", err
 	}

@@ -38,7 +38,7 @@ const editsAtScale = 500
 //   - the time until every policy is Ready,
 //   - the reconciles and status patches that this took, per policy,
 //   - the time of an edit from the response of the API server until all enforce it,
-//   - the peak memory after these edits: of the leader, and of the largest other process,
+//   - the peak memory after these edits: of the leader, resident and of its cgroup, and of the largest other process,
 //   - the time until one more process is ready, which has both halves or only decides, and the peak memory of the latter,
 //   - the time from a Redis that hangs until every policy reports it, and the peak memory of the largest process then.
 func BenchmarkScale(b *testing.B) {
@@ -110,6 +110,7 @@ func (c *cluster) measure(b *testing.B, policies int) {
 		}
 	}
 	b.ReportMetric(float64(leader.memory(g, "VmHWM"))/(1<<20), "leader-MiB")
+	b.ReportMetric(float64(leader.podMemory())/(1<<20), "leader-pod-MiB")
 	b.ReportMetric(float64(largest)/(1<<20), "follower-MiB")
 	c.measureStarts(b, policies)
 
@@ -157,6 +158,7 @@ func BenchmarkStandaloneStart(b *testing.B) {
 		g.Eventually(p.ready, "60s", "5ms").Should(BeTrue())
 		b.ReportMetric(time.Since(start).Seconds(), "s-to-start")
 		b.ReportMetric(float64(p.memory(g, "VmHWM"))/(1<<20), "MiB")
+		b.ReportMetric(float64(p.podMemory())/(1<<20), "pod-MiB")
 		g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	}
 }
@@ -206,7 +208,7 @@ func awaitReadiness(g *WithT, metrics []string, policies int, status metav1.Cond
 			ready += sumOf(g, http.DefaultClient, url, `^weir_policies{condition="Ready",namespace="shop",status="`+string(status)+`"`)
 		}
 		return ready
-	}, "10m", "250ms").Should(BeEquivalentTo(policies))
+	}, "20m", "250ms").Should(BeEquivalentTo(policies))
 }
 
 // timeEdits returns the sorted times that edits took to reach all processes.

@@ -52,7 +52,7 @@ func TestCompactPolicy(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(compacted).To(Equal(want))
 		policy = compacted.(*v1alpha1.RateLimitPolicy)
-		g.Expect(cap(policy.Spec.Limits)).To(Equal(1))
+		g.Expect(policy.Spec.Limits).To(HaveCap(1))
 	}
 	g.Expect(compactPolicy("a tombstone")).To(Equal("a tombstone"))
 

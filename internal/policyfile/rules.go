@@ -37,26 +37,10 @@ func newRules(s *structuralschema.Structural, prepared common.Schema, declType *
 		return nil // as the API server
 	}
 	r := &rules{schema: prepared, properties: map[string]*rules{}}
-	compiled, err := cel.Compile(s, declType, celconfig.PerCallLimit,
-		environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()), cel.StoredExpressionsEnvLoader())
-	r.unusual = err != nil || s.XEmbeddedResource || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0
-	for i := range compiled {
-		switch rule := &compiled[i]; {
-		case rule.Error != nil || s.XValidations[i].OptionalOldSelf != nil:
-			r.unusual = true
-		case rule.Program != nil && !rule.UsesOldSelf: // an object in a file has no old one
-			r.programs = append(r.programs, rule.Program)
-		}
-	}
+	r.unusual = s.XEmbeddedResource || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0
+	r.compile(s, declType)
 	for name := range s.Properties {
-		property := s.Properties[name]
-		escaped, ok := apiservercel.Escape(name)
-		if field := declType.Fields[escaped]; ok && field != nil {
-			if of := newRules(&property, prepared.Properties()[name], field.Type); of != nil {
-				r.properties[name] = of
-			}
-		}
-		r.unusual = r.unusual || !ok
+		r.addProperty(s, name, declType)
 	}
 	switch {
 	case s.Items != nil:
@@ -68,6 +52,38 @@ func newRules(s *structuralschema.Structural, prepared common.Schema, declType *
 		return nil
 	}
 	return r
+}
+
+// compile adds the programs of the rules of the schema itself.
+func (r *rules) compile(s *structuralschema.Structural, declType *apiservercel.DeclType) {
+	compiled, err := cel.Compile(s, declType, celconfig.PerCallLimit,
+		environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()), cel.StoredExpressionsEnvLoader())
+	r.unusual = r.unusual || err != nil
+	for i := range compiled {
+		switch rule := &compiled[i]; {
+		case rule.Error != nil || s.XValidations[i].OptionalOldSelf != nil:
+			r.unusual = true
+		case rule.Program != nil && !rule.UsesOldSelf: // an object in a file has no old one
+			r.programs = append(r.programs, rule.Program)
+		}
+	}
+}
+
+// addProperty adds the rules of a property, if CEL sees it.
+func (r *rules) addProperty(s *structuralschema.Structural, name string, declType *apiservercel.DeclType) {
+	property := s.Properties[name]
+	escaped, ok := apiservercel.Escape(name)
+	if !ok {
+		r.unusual = true
+		return
+	}
+	field := declType.Fields[escaped]
+	if field == nil {
+		return
+	}
+	if of := newRules(&property, r.schema.Properties()[name], field.Type); of != nil {
+		r.properties[name] = of
+	}
 }
 
 // newResourceRules returns the rules of a resource.
@@ -97,6 +113,11 @@ func (r *rules) hold(value any, budget *uint64) bool {
 			}
 		}
 	}
+	return r.holdWithin(value, budget)
+}
+
+// holdWithin is hold for the fields or items of the value.
+func (r *rules) holdWithin(value any, budget *uint64) bool {
 	switch value := value.(type) {
 	case []any:
 		for _, item := range value {

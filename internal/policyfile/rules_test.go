@@ -93,7 +93,7 @@ func TestRulesHoldOnlyWhereTheAPIServerAccepts(t *testing.T) {
 	for _, kind := range kinds {
 		s, err := schemaOf(kind)
 		g.Expect(err).NotTo(HaveOccurred())
-		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
+		random := rand.New(rand.NewPCG(1, 2))
 		pool := map[string][]any{}
 		for _, object := range byKind[kind] {
 			for _, at := range placesOf("", object["spec"]) {
@@ -116,7 +116,7 @@ func TestRulesHoldOnlyWhereTheAPIServerAccepts(t *testing.T) {
 			g.Expect(s.rules.hold(object, &budget)).To(Equal(len(errs) == 0), "%v: %v", object, errs)
 			if len(errs) == 0 {
 				accepted++
-				g.Expect(int64(budget)).To(Equal(left), "the costs are equal too") //nolint:gosec // as the budget
+				g.Expect(int64(budget)).To(Equal(left), "the costs are equal too")
 			} else {
 				rejected++
 			}

@@ -23,7 +23,7 @@ func NumberedPolicy(i int) *v1alpha1.RateLimitPolicy {
 		Limit("burst", v1alpha1.AlgorithmTokenBucket, 10, "1s").Obj()
 }
 
-// WriteNumberedPolicies writes so many policies into a new folder, one in a file.
+// WriteNumberedPolicies writes the first policies into a new folder, one in a file.
 func WriteNumberedPolicies(tb testing.TB, policies int) (dir string) {
 	tb.Helper()
 	dir = tb.TempDir()
