@@ -82,7 +82,9 @@ func samples(g *WithT) map[string][]map[string]any {
 var oddValues = []any{
 	"", "a", "A_b", "90d", "1h", "0s", "1ms", "768h", "Week", "GCRA", "SlidingLog", "TokenBucket", "Concurrency", "Shadow",
 	"Path", "Header", "*", "/a/*", "*.example", "10.0.0.0/8", "10.0.0.1/8", "::/0", "get", "GET",
-	int64(0), int64(1), int64(2), int64(1000), int64(1 << 40), true, false, []any{}, map[string]any{},
+	int64(0), int64(1), int64(2), int64(1000), int64(1 << 40), true, false,
+	[]any{},
+	map[string]any{},
 }
 
 // Random changes of the samples: what the rules find valid is what the validator of the API server accepts.
