@@ -26,6 +26,7 @@ func at(start, end int, edits ...func(*record)) record {
 func denied(r *record)           { r.allowed = false }
 func open(r *record)             { r.degraded = "open" }
 func lost(r *record)             { r.failed = true }
+func sliced(r *record)           { r.fromSlice = true }
 func costing3(r *record)         { r.cost = 3 }
 func calls(r ...record) []record { return r }
 

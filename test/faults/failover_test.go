@@ -77,7 +77,7 @@ func commandedFailover(t *testing.T) *system {
 	t.Helper()
 	s := testenv.StartRedisSentinel(t, testenv.SentinelOptions{})
 	var watched *replica
-	var old units
+	var old map[counter]state
 	return &system{
 		redisURL: s.URL,
 		begin: func() {
@@ -98,7 +98,7 @@ func partition(t *testing.T) *system {
 	t.Helper()
 	s := testenv.StartRedisSentinel(t, testenv.SentinelOptions{Args: replicated, Partitionable: true})
 	var watched *replica
-	var old units
+	var old map[counter]state
 	var began time.Time
 	return &system{
 		redisURL: s.URL, weirs: 2,

@@ -23,6 +23,10 @@ type record struct {
 	degraded string
 	// failed is true if there was no answer.
 	failed bool
+	// fromSlice is true if the process decided from a slice.
+	fromSlice bool
+	// waits is true for a denial that only units held by others cause.
+	waits bool
 }
 
 // history is the calls of all clients.

@@ -5,9 +5,12 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +23,8 @@ const (
 	clients = 12
 	// pause is the time between two calls of a client.
 	pause = 12 * time.Millisecond
+	// slicedClients is the number of further clients, of the policies with slices.
+	slicedClients = 4
 	// keys is the number of keys of the policies with an hourly quota.
 	keys = 3
 	// overflowKey is the key of calls that were decided by the budget of new keys.
@@ -34,7 +39,8 @@ type load struct {
 	ready   []atomic.Bool
 	client  *http.Client
 	next    atomic.Int64
-	retired atomic.Int64 // the number of the last processes that get no calls
+	retired atomic.Int64   // the number of the last processes that get no calls
+	sliced  []atomic.Int64 // when each process has last decided from a slice, in nanoseconds since 1970
 	cancel  context.CancelFunc
 	wait    sync.WaitGroup
 }
@@ -42,8 +48,8 @@ type load struct {
 // startLoad starts the clients.
 func startLoad(tb testing.TB, targets ...*weir) *load {
 	tb.Helper()
-	l := &load{targets: targets, ready: make([]atomic.Bool, len(targets)), client: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}, Timeout: 5 * time.Second,
+	l := &load{targets: targets, ready: make([]atomic.Bool, len(targets)), sliced: make([]atomic.Int64, len(targets)), client: &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: clients + slicedClients, DisableCompression: true}, Timeout: 5 * time.Second,
 	}}
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(tb.Context())
@@ -52,7 +58,10 @@ func startLoad(tb testing.TB, targets ...*weir) *load {
 		l.wait.Go(func() { l.probe(ctx, i) })
 	}
 	for i := range clients {
-		l.wait.Go(func() { l.run(ctx, i) })
+		l.wait.Go(func() { l.run(ctx, func(n int) { l.callNext(i, n) }) })
+	}
+	for range slicedClients {
+		l.wait.Go(func() { l.run(ctx, func(n int) { l.call(slicedPolicies[n%len(slicedPolicies)], "key") }) })
 	}
 	tb.Cleanup(func() { l.stop() })
 	return l
@@ -82,8 +91,8 @@ func (l *load) probe(ctx context.Context, i int) {
 	}
 }
 
-// run sends the calls of one client, to each policy in turn.
-func (l *load) run(ctx context.Context, client int) {
+// run sends the calls of one client; call sends the n-th.
+func (*load) run(ctx context.Context, call func(n int)) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for n := 0; ; n++ {
@@ -91,20 +100,25 @@ func (l *load) run(ctx context.Context, client int) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			call(n)
 		}
-		key := fmt.Sprint("key-", n%keys)
-		switch n % 5 {
-		case 0:
-			l.call("open", key)
-		case 1:
-			l.call("closed", key)
-		case 2:
-			l.call("local", key)
-		case 3:
-			l.call("second", "key")
-		default:
-			l.call("many", fmt.Sprintf("key-%d-%d", client, n%50))
-		}
+	}
+}
+
+// callNext makes the n-th call of a client, to each policy without slices in turn.
+func (l *load) callNext(client, n int) {
+	key := fmt.Sprint("key-", n%keys)
+	switch n % 5 {
+	case 0:
+		l.call("open", key)
+	case 1:
+		l.call("closed", key)
+	case 2:
+		l.call("local", key)
+	case 3:
+		l.call("second", "key")
+	default:
+		l.call("many", fmt.Sprintf("key-%d-%d", client, n%50))
 	}
 }
 
@@ -122,14 +136,41 @@ func (l *load) ask(policy, key string) record {
 		r.failed = true
 		return r
 	}
-	_ = response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	r.allowed = response.StatusCode == http.StatusOK
 	r.degraded = response.Header.Get("Weir-Degraded")
 	if response.Header.Get("Weir-Overflow") != "" {
 		r.key = overflowKey // Redis is nearly full, and the key was new
 	}
 	r.failed = response.StatusCode >= 500 && r.degraded == ""
+	if slices.Contains(slicedPolicies, policy) && !r.failed {
+		l.readSlices(&r, response.Body)
+	}
 	return r
+}
+
+// readSlices reads what slices did from the answer to the call.
+func (l *load) readSlices(r *record, body io.Reader) {
+	var answer struct {
+		FromSlice bool
+		WaitsFor  string
+	}
+	if json.NewDecoder(body).Decode(&answer) != nil {
+		r.failed = true
+		return
+	}
+	r.fromSlice, r.waits = answer.FromSlice, answer.WaitsFor != ""
+	if r.fromSlice {
+		l.sliced[r.process].Store(r.end.UnixNano())
+	}
+}
+
+// awaitSlice waits until the process has a slice.
+func (l *load) awaitSlice(process int) {
+	const recent = 50 * time.Millisecond
+	await(l.targets[process].tb, "a check from a slice", func() bool {
+		return time.Since(time.Unix(0, l.sliced[process].Load())) < recent
+	})
 }
 
 // post sends the body to the next process that is ready. If it accepts no connection, the next one

@@ -49,7 +49,8 @@ func (r *result) row() string {
 	if r.degraded > 0 {
 		recovery = milliseconds(max(0, r.recovery))
 	}
-	return fmt.Sprintf("| %s | %d | %d | %s | %s | %s | %d | %d |", r.fault.name, r.degraded, r.failed, milliseconds(r.before), during, recovery, r.over, r.under)
+	return fmt.Sprintf("| %s | %d | %d | %s | %s | %s | %d | %d | %d | %d |",
+		r.fault.name, r.degraded, r.failed, milliseconds(r.before), during, recovery, r.over, r.under, r.sliced, r.unspent)
 }
 
 func milliseconds(d time.Duration) string {
@@ -84,8 +85,8 @@ func writePage(folder string) error {
 		return fmt.Errorf("%s has no lines %q and %q", path, tableStart, tableEnd)
 	}
 	var table strings.Builder
-	table.WriteString("| fault | degraded answers | calls without an answer | p99 before | p99 after the first second | recovery | over-admitted | under-admitted |\n")
-	table.WriteString("|---|---|---|---|---|---|---|---|\n")
+	table.WriteString("| fault | degraded answers | calls without an answer | p99 before | p99 after the first second | recovery | over-admitted | under-admitted | from slices | lost slices |\n")
+	table.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range allFaults() {
 		r, ok := results.Load(f.name)
 		if !ok {

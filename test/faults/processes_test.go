@@ -7,6 +7,11 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // processFaults are the faults of weir processes that share one Redis.
@@ -24,6 +29,15 @@ func processFaults() (faults []fault) {
 		})
 	}
 	return append(faults, fault{
+		name: "each of 2 `weir` processes frozen for 2 s (`SIGSTOP`)", mayDegrade: true,
+		setup: func(t *testing.T) *system {
+			t.Helper()
+			s := startSingle(t).system(nil, nil)
+			s.weirs = 2
+			s.begin = func() { s.freeze(t, 2*time.Second) }
+			return s
+		},
+	}, fault{
 		name: "each of 2 `weir` processes terminated (`SIGTERM`) and restarted",
 		setup: func(t *testing.T) *system {
 			t.Helper()
@@ -38,11 +52,28 @@ func processFaults() (faults []fault) {
 // restart stops the processes one after the other by the signal, and starts each again.
 func (s *system) restart(signal syscall.Signal) {
 	for i, w := range s.processes {
+		if s.load != nil {
+			s.load.awaitSlice(i)
+		}
 		w.stop(signal)
 		w.start()
 		if s.load != nil { // else the next process could stop before the load calls this one again
 			await(w.tb, "calls to the process", s.load.ready[i].Load)
 		}
+	}
+}
+
+// freeze halts the processes one after the other for a time, each while it has slices. Meanwhile the load calls the
+// others.
+func (s *system) freeze(t *testing.T, length time.Duration) {
+	t.Helper()
+	for i, w := range s.processes {
+		s.load.awaitSlice(i)
+		testenv.Halt(t, w.cmd.Process)
+		s.load.ready[i].Store(false)
+		pass(t, length)
+		NewWithT(t).Expect(w.cmd.Process.Signal(syscall.SIGCONT)).To(Succeed())
+		await(t, "calls to the process", s.load.ready[i].Load)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -30,40 +29,64 @@ func hourly() (all []counter) {
 			all = append(all, counter{policy, fmt.Sprint("key-", i)})
 		}
 	}
-	return all
+	return append(all, counter{"sliced", "key"})
 }
 
-// name returns the key of the counter in Redis.
-func (c counter) name() string {
-	return fmt.Sprintf("weir:1:c:{%s}:faults/%s:hourly:fw:1h", c.key, c.policy)
+// quotaOf returns the hourly quota of the counter.
+func quotaOf(c counter) int64 {
+	if c.policy == "sliced" {
+		return slicedQuota
+	}
+	return quota
 }
 
-// unreplicated returns what the old master had counted and the replica had not when it was promoted.
-func unreplicated(old, replica units) units {
+// names returns the keys of the counter and of its slices in Redis.
+func (c counter) names() []string {
+	prefix := fmt.Sprintf("weir:1:c:{%s}:faults/%s:", c.key, c.policy)
+	return []string{prefix + "hourly:fw:1h", prefix + "held"}
+}
+
+// state is what a server has of one counter.
+type state struct {
+	used int64
+	held map[string]int64 // units of slices, by ID
+}
+
+// unreplicated returns what the old master had counted and the replica had not when it was promoted, with the slices of
+// which only the old master had a hold.
+func unreplicated(old, replica map[counter]state) units {
 	lost := units{}
-	for c, n := range old {
-		lost[c] = max(0, n-replica[c])
+	for c, s := range old {
+		lost[c] = max(0, s.used-replica[c].used)
+		for id, n := range s.held {
+			if _, ok := replica[c].held[id]; !ok {
+				lost[c] += n
+			}
+		}
 	}
 	return lost
 }
 
 // beyond returns by how much the limits admitted more than the quota and the lost units.
-func beyond(records []record, quota int64, lost units) units {
+func beyond(records []record, quotaOf func(counter) int64, lost units) units {
 	over := units{}
 	for _, c := range hourly() {
-		if n := overAdmitted(of(records, c.policy, c.key), quota+lost[c], time.Hour); n > 0 {
+		if n := overAdmitted(of(records, c.policy, c.key), quotaOf(c)+lost[c], time.Hour); n > 0 {
 			over[c] = n
 		}
 	}
 	return over
 }
 
-// admittedUntil returns the units of calls that the limits admitted and that were sent before the time.
-func admittedUntil(records []record, end time.Time, counters []counter) units {
-	admitted := units{}
+// admittedUntil returns the units of calls that the limits admitted and that were sent before the time, or spent until
+// then from slices that were taken before.
+func admittedUntil(records []record, end time.Time, counters []counter) map[counter]state {
+	admitted := map[counter]state{}
 	for _, c := range counters {
-		sent := filter(of(records, c.policy, c.key), func(r *record) bool { return r.start.Before(end) })
-		admitted[c] = admittedUnits(sent)
+		sent := filter(of(records, c.policy, c.key), func(r *record) bool {
+			return r.start.Before(end) || r.fromSlice && r.start.Before(end.Add(slicedAge))
+		})
+		admitted[c] = state{used: admittedUnits(sent)}
 	}
 	return admitted
 }
@@ -83,7 +106,7 @@ func lastAdmission(records []record, process int, since time.Time) (last time.Du
 type replica struct {
 	client   *redis.Client
 	counters []counter
-	last     units // before the promotion
+	last     map[counter]state // before the promotion
 	promoted sync.WaitGroup
 }
 
@@ -109,7 +132,7 @@ func watchReplica(tb testing.TB, client *redis.Client, counters []counter) *repl
 }
 
 // atPromotion waits for the promotion and returns the last counters before it.
-func (r *replica) atPromotion(tb testing.TB) units {
+func (r *replica) atPromotion(tb testing.TB) map[counter]state {
 	tb.Helper()
 	r.promoted.Wait()
 	NewWithT(tb).Expect(r.last).NotTo(BeEmpty(), "counters of the replica")
@@ -118,14 +141,24 @@ func (r *replica) atPromotion(tb testing.TB) units {
 
 var errOtherRole = errors.New("the server has another role")
 
+// readState returns the units of the counter, and ID and units of each slice.
+const readState = `
+local reply = { assert(tonumber(redis.call('GET', KEYS[1]) or 0)) }
+local held = redis.call('GET', KEYS[2])
+local summary = held and { cmsgpack.unpack(held) } or {}
+for i = held and 7 + 2 * summary[6] or 1, #summary, 3 do
+  reply[#reply + 1], reply[#reply + 2] = summary[i], summary[i + 1]
+end
+return reply`
+
 // readCounters reads the counters. The server has the role before and after that.
-func readCounters(ctx context.Context, client *redis.Client, role string, counters []counter) (units, error) {
+func readCounters(ctx context.Context, client *redis.Client, role string, counters []counter) (map[counter]state, error) {
 	pipe := client.Pipeline()
 	pipe.ReadOnly(ctx) // for a Redis Cluster; an error elsewhere
 	before := pipe.Info(ctx, "replication")
-	values := map[counter]*redis.StringCmd{}
+	values := map[counter]*redis.Cmd{}
 	for _, c := range counters {
-		values[c] = pipe.Get(ctx, c.name())
+		values[c] = pipe.EvalRO(ctx, readState, c.names())
 	}
 	after := pipe.Info(ctx, "replication")
 	_, _ = pipe.Exec(ctx) // the commands have the errors
@@ -137,29 +170,25 @@ func readCounters(ctx context.Context, client *redis.Client, role string, counte
 			return nil, errOtherRole
 		}
 	}
-	read := units{}
+	read := map[counter]state{}
 	for c, value := range values {
-		n, err := value.Int64()
-		if err != nil && !errors.Is(err, redis.Nil) {
+		reply, err := value.Slice()
+		if err != nil {
 			return nil, err
 		}
-		read[c] = n
+		s := state{used: reply[0].(int64), held: map[string]int64{}}
+		for i := 1; i < len(reply); i += 2 {
+			s.held[reply[i].(string)] = reply[i+1].(int64)
+		}
+		read[c] = s
 	}
 	return read, nil
 }
 
 // oldMaster returns the counters of a master that gets no more of them.
-func oldMaster(tb testing.TB, client *redis.Client) units {
+func oldMaster(tb testing.TB, client *redis.Client) map[counter]state {
 	tb.Helper()
 	read, err := readCounters(tb.Context(), client, "master", hourly())
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred(), "counters of the old master")
 	return read
-}
-
-// total returns the sum.
-func (u units) total() (sum int64) {
-	for n := range maps.Values(u) {
-		sum += n
-	}
-	return sum
 }

@@ -12,11 +12,21 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// quota and second are the quotas of the policies.
+// The quotas of the policies.
 const (
 	quota       = 300
 	secondQuota = 20
+	slicedQuota = 750
 )
+
+// slicedPolicies are the policies with slices.
+var slicedPolicies = []string{"sliced", "rolling"}
+
+// slicedAge is the longest time that a replica spends from a slice.
+const slicedAge = time.Second
+
+// enoughSliced is how many checks slices decide in each run, so that the run is about slices, too.
+const enoughSliced = 200
 
 // system is the processes under load, and what can break them.
 type system struct {
@@ -63,8 +73,11 @@ type result struct {
 	// before and during are the p99 of the calls, during from a second after the fault began.
 	before, during time.Duration
 	meanwhile      int // the calls of which during is the p99
-	// over and under are the units admitted beyond, or short of, the quotas.
+	// over and under are the units admitted beyond, or short of, the quotas, under without slices.
 	over, under int64
+	// sliced is the checks that slices decided, and unspent the units that slices took and lost.
+	sliced  int
+	unspent int64
 }
 
 // run runs the fault under load and judges the history.
@@ -91,6 +104,9 @@ func (f *fault) run(t *testing.T) *result {
 	}
 	l := startLoad(t, s.processes...)
 	await(t, "calls before the fault", func() bool { return len(l.all()) > 800 })
+	for i := range s.processes {
+		l.awaitSlice(i)
+	}
 	s.load = l
 	began := time.Now()
 	s.begin()
@@ -140,20 +156,18 @@ func await(tb testing.TB, what string, condition func() bool) {
 // exhausted reports whether, since the time, each hourly quota has denied calls, and two seconds of
 // calls were answered without a failure mode.
 func (l *load) exhausted(since time.Time) bool {
-	denied, settled := map[string]int{}, since
+	denied, settled := map[counter]int{}, since
 	for _, r := range l.all() {
 		if r.degraded != "" && r.end.After(settled) {
 			settled = r.end
 		}
-		if r.start.After(since) && !r.allowed && r.degraded == "" && !r.failed {
-			denied[r.policy+r.key]++
+		if r.start.After(since) && !r.allowed && r.degraded == "" && !r.failed && !r.waits {
+			denied[counter{r.policy, r.key}]++
 		}
 	}
-	for _, policy := range []string{"open", "closed"} {
-		for i := range keys {
-			if denied[policy+fmt.Sprint("key-", i)] < 3 {
-				return false
-			}
+	for _, c := range accounted() {
+		if denied[c] < 3 {
+			return false
 		}
 	}
 	return time.Since(settled) > 2*time.Second
@@ -187,10 +201,11 @@ func (f *fault) judge(t *testing.T, records []record, began, ended time.Time, s 
 	r.recovery = recoveryOf(records, ended)
 	g.Expect(r.recovery).To(BeNumerically("<", recoveryTime), "time until Redis decides again")
 	judgeVerdicts(g, records, r.over, f.incidents, len(s.processes))
+	g.Expect(r.sliced).To(BeNumerically(">", enoughSliced), "checks that slices decided")
 	if s.lost != nil {
 		lost := s.lost(records)
-		t.Logf("not replicated: %d units, beyond the quotas: %d", lost.total(), beyond(records, quota, nil).total())
-		g.Expect(beyond(records, quota, lost)).To(BeEmpty(), "units beyond the quotas and what was lost")
+		t.Logf("not replicated: %v, beyond the quotas: %v", lost, beyond(records, quotaOf, nil))
+		g.Expect(beyond(records, quotaOf, lost)).To(BeEmpty(), "units beyond the quotas and what was lost")
 	}
 	r.before = percentile(filter(records, func(c *record) bool { return c.end.Before(began) }), 0.99)
 	meanwhile := filter(records, func(c *record) bool { return c.start.After(began.Add(time.Second)) && c.end.Before(ended) })
@@ -217,7 +232,10 @@ func judgeVerdicts(g *WithT, records []record, over, incidents int64, processes 
 			g.Expect(c.allowed).To(Equal(c.policy != "closed"), "the failure mode of %s", c.policy)
 		}
 	}
-	g.Expect(over).To(BeNumerically("<=", incidents*(2*keys*quota+secondQuota)), "units beyond the quotas")
+	g.Expect(over).To(BeNumerically("<=", incidents*(2*keys*quota+secondQuota+2*slicedQuota)), "units beyond the quotas")
+	for _, policy := range slicedPolicies {
+		g.Expect(overSliced(records, policy)).To(BeNumerically("<=", incidents*slicedQuota), "units beyond the quota of %s", policy)
+	}
 	for i := range keys {
 		key := fmt.Sprint("key-", i)
 		for _, policy := range []string{"open", "closed", "local"} {
@@ -232,12 +250,23 @@ func judgeVerdicts(g *WithT, records []record, over, incidents int64, processes 
 	}
 }
 
+// overSliced returns the units beyond the quota of a policy with slices.
+func overSliced(records []record, policy string) int64 {
+	window := map[string]time.Duration{"sliced": time.Hour, "rolling": 10 * time.Second}[policy]
+	return overAdmitted(of(records, policy, "key"), slicedQuota, window)
+}
+
 func of(records []record, policy, key string) []record {
 	return filter(records, func(c *record) bool { return c.policy == policy && c.key == key })
 }
 
-// account counts the calls, and what was admitted beyond, or short of, the quotas. All hourly quotas
-// are exhausted in the end.
+// accounted returns the counters with an hourly quota of which every unit is accounted for: all but the keys of
+// local, for which a failure mode counts, too. They are exhausted in the end.
+func accounted() []counter {
+	return slices.DeleteFunc(hourly(), func(c counter) bool { return c.policy == "local" })
+}
+
+// account counts the calls, and what was admitted beyond, or short of, the quotas.
 func account(records []record) *result {
 	r := &result{calls: len(records)}
 	for i := range records {
@@ -247,14 +276,19 @@ func account(records []record) *result {
 		if records[i].degraded != "" {
 			r.degraded++
 		}
-	}
-	for _, policy := range []string{"open", "closed"} {
-		for i := range keys {
-			admitted := admittedUnits(of(records, policy, fmt.Sprint("key-", i)))
-			r.over += max(0, admitted-quota)
-			r.under += max(0, quota-admitted)
+		if records[i].fromSlice {
+			r.sliced++
 		}
 	}
-	r.over += overAdmitted(of(records, "second", "key"), secondQuota, time.Second)
+	for _, c := range accounted() {
+		short := quotaOf(c) - admittedUnits(of(records, c.policy, c.key))
+		r.over += max(0, -short)
+		if c.policy == "sliced" {
+			r.unspent += max(0, short)
+		} else {
+			r.under += max(0, short)
+		}
+	}
+	r.over += overAdmitted(of(records, "second", "key"), secondQuota, time.Second) + overSliced(records, "rolling")
 	return r
 }

@@ -78,6 +78,11 @@ var singleFaults = []fault{
 		s := startSingle(t)
 		return s.system(s.proxy.ResetReplies, s.proxy.Heal)
 	}},
+	{name: "all replies lost for 5 ms, ten times a second", mayDegrade: true, setup: func(t *testing.T) *system {
+		t.Helper()
+		s := startSingle(t)
+		return s.system(func() { s.loseReplies(30) }, nil)
+	}},
 	{name: "`FLUSHALL`", incidents: 1, setup: func(t *testing.T) *system {
 		t.Helper()
 		s := startSingle(t)
@@ -112,6 +117,21 @@ var singleFaults = []fault{
 	}},
 	{name: "clock of Redis 1 h back", setup: clockJump(-time.Hour)},
 	{name: "clock of Redis 1 h forward", incidents: 1, setup: clockJump(time.Hour + time.Minute)},
+}
+
+// loseReplies loses all replies of Redis for 5 ms, that number of times, ten times a second.
+func (s *single) loseReplies(times int) {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for i := range 20 * times {
+		<-ticker.C
+		switch i % 20 {
+		case 0:
+			s.proxy.ResetReplies()
+		case 1:
+			s.proxy.Heal()
+		}
+	}
 }
 
 // newCertificate replaces the certificate of Redis by one of another CA, and the file with the CA

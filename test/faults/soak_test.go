@@ -109,8 +109,10 @@ func judgeSoak(t *testing.T, g *WithT, records []record, happened map[string]int
 	t.Helper()
 	r := account(records)
 	t.Logf("faults: %v", happened)
-	t.Logf("calls %d, without an answer %d, degraded %d, over-admitted %d, under-admitted %d", r.calls, r.failed, r.degraded, r.over, r.under)
+	t.Logf("calls %d, without an answer %d, degraded %d, over-admitted %d, under-admitted %d, from slices %d, lost slices %d",
+		r.calls, r.failed, r.degraded, r.over, r.under, r.sliced, r.unspent)
 	judgeVerdicts(g, records, r.over, losses, starts)
+	g.Expect(r.sliced).To(BeNumerically(">", enoughSliced), "checks that slices decided")
 }
 
 // sample is what the weir processes use at one time, while no fault is in force.

@@ -63,6 +63,20 @@ kind: RateLimitPolicy
 metadata: {name: many, namespace: faults}
 spec:
   limits: [{name: hourly, algorithm: TokenBucket, threshold: 1000000, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: sliced, namespace: faults}
+spec:
+  slices: {maxPercent: 50, maxAge: 1s}
+  limits: [{name: hourly, algorithm: FixedWindow, threshold: 750, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: rolling, namespace: faults}
+spec:
+  slices: {maxPercent: 50, maxAge: 500ms}
+  limits: [{name: ten-seconds, algorithm: SlidingLog, threshold: 750, window: 10s}]
 `
 
 // weir is one weir process.
