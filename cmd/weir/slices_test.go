@@ -1,0 +1,142 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// slicedQuota is the quota of each policy with slices.
+const slicedQuota = 600
+
+// slicedLimits have one limit of slicedQuota, which no time of the test refills, by the name of its policy.
+var slicedLimits = map[string]string{
+	"fixed-window":   "{name: l, algorithm: FixedWindow, threshold: 600, window: 100h}",
+	"sliding-log":    "{name: l, algorithm: SlidingLog, threshold: 600, window: 100h}",
+	"sliding-window": "{name: l, algorithm: SlidingWindow, threshold: 600, window: 100h}",
+	"token-bucket":   "{name: l, algorithm: TokenBucket, threshold: 100, window: 720h, burst: 600}",
+	"gcra":           "{name: l, algorithm: GCRA, threshold: 100, window: 720h, burst: 600}",
+}
+
+// slicedCallers are callers of processes that share policies with slices.
+type slicedCallers struct {
+	t          *testing.T
+	client     *http.Client
+	chains     [][]string // the policies of each check
+	fromSlices atomic.Int64
+	ofChains   atomic.Int64 // from slices of several policies
+
+	mu       sync.Mutex
+	admitted map[string]int64 // units by policy
+}
+
+func newSlicedCallers(t *testing.T, callers int) *slicedCallers {
+	t.Helper()
+	c := &slicedCallers{t: t, admitted: map[string]int64{}, client: &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: callers, DisableCompression: true},
+	}}
+	t.Cleanup(c.client.CloseIdleConnections)
+	var all []string
+	for policy := range slicedLimits {
+		c.chains, all = append(c.chains, []string{policy}), append(all, policy)
+	}
+	c.chains = append(c.chains, all)
+	return c
+}
+
+// slicedAnswer is the answer to a check of policies with slices.
+type slicedAnswer struct {
+	Allowed   bool
+	FromSlice bool
+	Limits    []struct{ Used, Held int64 }
+}
+
+// check makes one check of the policies and counts what it admits.
+func (c *slicedCallers) check(p *process, key string, peek bool, policies ...string) (answer slicedAnswer) {
+	body := fmt.Sprintf(`{"policies": ["a/%s"], "key": %q, "peek": %t}`, strings.Join(policies, `", "a/`), key, peek)
+	response, err := c.client.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body))
+	if err != nil {
+		c.t.Error(err)
+		return answer
+	}
+	defer func() { _ = response.Body.Close() }()
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode >= 500 {
+		c.t.Errorf("status %d, %v", response.StatusCode, err)
+	}
+	if peek || !answer.Allowed {
+		return answer
+	}
+	if answer.FromSlice {
+		c.fromSlices.Add(1)
+		if len(policies) > 1 {
+			c.ofChains.Add(1)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, policy := range policies {
+		c.admitted[policy]++
+	}
+	return answer
+}
+
+// run makes the checks from a number of callers at once. Each caller calls one process, for all chains in turn.
+func (c *slicedCallers) run(processes []*process, key string, callers, checks int) {
+	var wait sync.WaitGroup
+	for caller := range callers {
+		wait.Go(func() {
+			for n := caller; n < checks; n += callers {
+				c.check(processes[caller%len(processes)], key, false, c.chains[(caller+n/callers)%len(c.chains)]...)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// One to four processes with slices, 400 checks at once of five algorithms, alone and in one chain: no quota is exceeded, and
+// once the slices are returned what is counted is what was admitted. The rest of each quota can then be spent.
+func TestSlicesAreExactAcrossProcesses(t *testing.T) {
+	const callers, checks = 400, 6000
+	dir := t.TempDir()
+	var policies strings.Builder
+	for name, limit := range slicedLimits {
+		fmt.Fprintf(&policies, "---\napiVersion: ratelimit.weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: %s, namespace: a}\n"+
+			"spec: {slices: {maxPercent: 50, maxAge: 1s}, limits: [%s]}\n", name, limit)
+	}
+	NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "sliced.yaml"), []byte(policies.String()), 0o600)).To(Succeed())
+	url := testenv.StartRedis(t).URL
+	var processes []*process
+	for n := 1; n <= 4; n++ {
+		processes = append(processes, startStandalone(t, "--policies", dir, "--redis-url", url, "--store-timeout", "20s"))
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			g, c, key := NewWithT(t), newSlicedCallers(t, callers), fmt.Sprint("key-", n)
+			c.run(processes, key, callers, checks)
+			t.Logf("%v admitted, %d checks from slices, %d of them chains", c.admitted, c.fromSlices.Load(), c.ofChains.Load())
+			g.Expect(c.fromSlices.Load()).To(BeNumerically(">", checks/100))
+			for policy := range slicedLimits {
+				peek := func() slicedAnswer { return c.check(processes[0], key, true, policy) }
+				g.Eventually(func() int64 { return peek().Limits[0].Held }, "20s", "20ms").Should(BeZero(), "all slices are returned")
+				used := peek().Limits[0].Used
+				g.Expect(c.admitted[policy]).To(BeNumerically("<=", slicedQuota), policy)
+				g.Expect(used).To(BeNumerically(">=", c.admitted[policy]), policy)
+				lost := used - c.admitted[policy] // in slices that were returned too late
+				for c.check(processes[0], key, false, policy).Allowed {
+				}
+				g.Expect(c.admitted[policy]).To(Equal(slicedQuota-lost), policy)
+			}
+		})
+	}
+}
