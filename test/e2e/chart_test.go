@@ -122,41 +122,6 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 100, "429": got.Sent - 100}))
 	}, SpecTimeout(time.Minute))
 
-	It("decides from slices, never exceeds the quota, and resets it", func(ctx SpecContext) {
-		By("the sample")
-		sample, err := os.ReadFile(root + "/config/samples/backend-capacity.yaml")
-		Expect(err).NotTo(HaveOccurred())
-		manifest := strings.ReplaceAll(string(sample), "namespace: shop", "namespace: "+i.shop)
-		_, err = tryTool(ctx, manifest, "kubectl", "apply", "--filename", "-")
-		Expect(err).NotTo(HaveOccurred())
-		i.ready(ctx, "backend-capacity")
-		all := func(policy string) string { return fmt.Sprintf(`{"policies":["%s/%s"]}`, i.shop, policy) } // callers share a key
-		capacity := all("backend-capacity")
-		got := i.during(ctx, capacity, 200, 4*time.Second, func() {
-			Eventually(func() (string, error) {
-				answer, err := i.asker.check(ctx, i.url, capacity)
-				return answer.Body, err
-			}).Should(ContainSubstring(`"fromSlice":true`))
-		})
-		Expect(got.Errors).To(BeEmpty())
-		Expect(got.Statuses).To(Equal(map[string]int{"200": got.Sent}))
-
-		By("a quota that is reset halfway")
-		i.policy(ctx, "shared", "{slices: {maxPercent: 50, maxAge: 1s}, "+hourly(600)[1:])
-		i.ready(ctx, "shared")
-		shared, weir := all("shared"), buildPlugin(ctx, i)
-		got, err = i.asker.load(ctx, i.url, shared, 200, 2*time.Second)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(got.Statuses).To(Equal(map[string]int{"200": got.Sent}))
-		tool(ctx, weir.path, append([]string{"reset", "shared"}, weir.flags...)...)
-		got, err = i.asker.load(ctx, i.url, shared, 300, 4*time.Second)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(got.Errors).To(BeEmpty())
-		Expect(got.Statuses["200"]).To(And(BeNumerically("<=", 600), BeNumerically(">", 540)), "%v", got.Statuses)
-		Expect(i.pods(ctx)).To(HaveLen(2))
-		Expect(i.metrics(ctx)).NotTo(ContainSubstring("weir_slice_units_total{outcome=\"Spent\"} 0\n"), "both replicas decide from slices")
-	}, SpecTimeout(2*time.Minute))
-
 	It("reports Enforced correctly while a pod is killed and replaced", func(ctx SpecContext) {
 		i.policy(ctx, "truth", hourly(1))
 		i.ready(ctx, "truth")
@@ -384,8 +349,43 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(log.String()).To(MatchRegexp(`"msg":"Unblocked a key",.*"user":"system:serviceaccount:[^"]+:on-call","credentialID":"JTI=[^"]+","claimedUser":"jane"`))
 	}, SpecTimeout(3*time.Minute))
 
+	It("decides from slices, never exceeds the quota, and resets it", func(ctx SpecContext) {
+		By("the sample")
+		sample, err := os.ReadFile(root + "/config/samples/backend-capacity.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		manifest := strings.ReplaceAll(string(sample), "namespace: shop", "namespace: "+i.shop)
+		_, err = tryTool(ctx, manifest, "kubectl", "apply", "--filename", "-")
+		Expect(err).NotTo(HaveOccurred())
+		i.ready(ctx, "backend-capacity")
+		all := func(policy string) string { return fmt.Sprintf(`{"policies":["%s/%s"]}`, i.shop, policy) } // callers share a key
+		capacity := all("backend-capacity")
+		got := i.during(ctx, capacity, 200, 4*time.Second, func() {
+			Eventually(func() (string, error) {
+				answer, err := i.asker.check(ctx, i.url, capacity)
+				return answer.Body, err
+			}).Should(ContainSubstring(`"fromSlice":true`))
+		})
+		Expect(got.Errors).To(BeEmpty())
+		Expect(got.Statuses).To(Equal(map[string]int{"200": got.Sent}))
+
+		By("a quota that is reset halfway")
+		i.policy(ctx, "shared", "{slices: {maxPercent: 50, maxAge: 1s}, "+hourly(600)[1:])
+		i.ready(ctx, "shared")
+		shared, weir := all("shared"), buildPlugin(ctx, i)
+		got, err = i.asker.load(ctx, i.url, shared, 200, 2*time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got.Statuses).To(Equal(map[string]int{"200": got.Sent}))
+		weir.succeed(ctx, "jane", "reset", "shared") // she is a value of the previous spec
+		got, err = i.asker.load(ctx, i.url, shared, 300, 4*time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got.Errors).To(BeEmpty())
+		Expect(got.Statuses["200"]).To(And(BeNumerically("<=", 600), BeNumerically(">", 540)), "%v", got.Statuses)
+		Expect(i.pods(ctx)).To(HaveLen(2))
+		Expect(i.metrics(ctx)).NotTo(ContainSubstring("weir_slice_units_total{outcome=\"Spent\"} 0\n"), "both replicas decide from slices")
+	}, SpecTimeout(2*time.Minute))
+
 	It("raises one key by kubectl weir, until the exception ends", func(ctx SpecContext) {
-		// jane, an operator, and ann are values of the previous spec.
+		// jane, an operator, and ann are values of an earlier spec.
 		i.policy(ctx, "raised", hourly(1))
 		i.ready(ctx, "raised")
 		p := buildPlugin(ctx, i)
