@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -121,7 +122,7 @@ func TestSlicesAreExactAcrossProcesses(t *testing.T) {
 	var processes []*process
 	for n := 1; n <= 4; n++ {
 		processes = append(processes, startStandalone(t, "--policies", dir, "--redis-url", url, "--store-timeout", "20s"))
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			g, c, key := NewWithT(t), newSlicedCallers(t, callers), fmt.Sprint("key-", n)
 			c.run(processes, key, callers, checks)
 			t.Logf("%v admitted, %d checks from slices, %d of them chains", c.admitted, c.fromSlices.Load(), c.ofChains.Load())

@@ -332,7 +332,7 @@ func explore(h history, d defect) (steps []string, states int) {
 		from  int // the state before, by its place
 		step  string
 	}
-	all := make([]reached, 1)
+	all := []reached{{}}
 	seen := map[modelState]bool{{}: true}
 	for at := 0; at < len(all); at++ {
 		over := false

@@ -33,16 +33,16 @@ func newPolicy(name string, age time.Duration, limits ...quota.Limit) *quota.Pol
 }
 
 // start runs the cache until the test ends or stop is called, which waits until all slices are committed.
-func start(t testing.TB, c *Cache) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+func start(tb testing.TB, c *Cache) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
 	var wait sync.WaitGroup
 	wait.Go(func() { _ = c.Start(ctx) })
 	stop = func() {
 		cancel()
 		wait.Wait()
 	}
-	t.Cleanup(stop)
+	tb.Cleanup(stop)
 	return stop
 }
 
