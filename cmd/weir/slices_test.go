@@ -65,7 +65,7 @@ type slicedAnswer struct {
 	Limits    []struct{ Used, Held int64 }
 }
 
-// check makes one check of the policies and counts what it admits.
+// check makes one check of the policies and counts the admission for each.
 func (c *slicedCallers) check(p *process, key string, peek bool, policies ...string) (answer slicedAnswer) {
 	body := fmt.Sprintf(`{"policies": ["a/%s"], "key": %q, "peek": %t}`, strings.Join(policies, `", "a/`), key, peek)
 	response, err := c.client.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body))
@@ -108,7 +108,7 @@ func (c *slicedCallers) run(processes []*process, key string, callers, checks in
 }
 
 // One to four processes with slices, 400 checks at once of five algorithms, alone and in one chain: no quota is exceeded, and
-// once the slices are returned what is counted is what was admitted. The rest of each quota can then be spent.
+// once the slices are returned, Redis has counted every admission. The rest of each quota can then be spent.
 func TestSlicesAreExactAcrossProcesses(t *testing.T) {
 	const callers, checks = 400, 6000
 	dir := t.TempDir()
@@ -134,9 +134,11 @@ func TestSlicesAreExactAcrossProcesses(t *testing.T) {
 				g.Expect(c.admitted[policy]).To(BeNumerically("<=", slicedQuota), policy)
 				g.Expect(used).To(BeNumerically(">=", c.admitted[policy]), policy)
 				lost := used - c.admitted[policy] // in slices that were returned too late
-				for c.check(processes[0], key, false, policy).Allowed {
-				}
-				g.Expect(c.admitted[policy]).To(Equal(slicedQuota-lost), policy)
+				g.Eventually(func() int64 {       // these checks may take slices again, which deny some of them early
+					for c.check(processes[0], key, false, policy).Allowed {
+					}
+					return c.admitted[policy]
+				}, "20s", "20ms").Should(Equal(slicedQuota-lost), policy)
 			}
 		})
 	}
