@@ -139,7 +139,7 @@ func (c *cluster) measureStarts(b *testing.B, policies int) {
 	for unit, args := range map[string][]string{"s-to-start": nil, "s-to-start-deciding": {"--controllers=false"}} {
 		start := time.Now()
 		p := c.pod(args...)
-		g.Eventually(p.ready, "60s", "5ms").Should(BeTrue())
+		g.Eventually(status, "60s", "5ms").WithArguments(p, "/readyz").Should(Equal(http.StatusOK))
 		b.ReportMetric(time.Since(start).Seconds(), unit)
 		g.Expect(p.policies()).To(Equal(policies))
 		if args != nil {
@@ -155,22 +155,12 @@ func BenchmarkStandaloneStart(b *testing.B) {
 	for b.Loop() {
 		start := time.Now()
 		p := startCommand(b, inPod, "standalone", "--policies", dir)
-		g.Eventually(p.ready, "60s", "5ms").Should(BeTrue())
+		g.Eventually(status, "60s", "5ms").WithArguments(p, "/readyz").Should(Equal(http.StatusOK))
 		b.ReportMetric(time.Since(start).Seconds(), "s-to-start")
 		b.ReportMetric(float64(p.memory(g, "VmHWM"))/(1<<20), "MiB")
 		b.ReportMetric(float64(p.podMemory())/(1<<20), "pod-MiB")
 		g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	}
-}
-
-// ready reports whether clients may send requests to the process.
-func (p *process) ready() bool {
-	response, err := http.Get("http://" + p.http + "/readyz")
-	if err != nil {
-		return false
-	}
-	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
 }
 
 // statusPatches returns how many status patches the API server has served.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -215,15 +214,7 @@ func TestGracefulDrain(t *testing.T) {
 	g := NewWithT(t)
 	p := startStandalone(t, "--policies", "../../config/samples", "--drain-delay", "300ms")
 	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Eventually(func() int {
-		response, err := http.Get("http://" + p.http + "/readyz")
-		if err != nil {
-			return 0
-		}
-		defer func() { _ = response.Body.Close() }()
-		_, _ = io.Copy(io.Discard, response.Body)
-		return response.StatusCode
-	}, "5s", "5ms").Should(Equal(http.StatusServiceUnavailable))
+	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(Equal(http.StatusServiceUnavailable))
 	status, _, err := p.check(`{"policies":["shop/burst"],"key":"late"}`)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusOK), "checks are answered during the drain")

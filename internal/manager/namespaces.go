@@ -26,8 +26,9 @@ func cacheOptions(n Namespaces) cache.Options {
 	options := cache.Options{
 		DefaultTransform: compact,
 		ByObject: map[client.Object]cache.ByObject{
-			&v1alpha1.RateLimitPolicy{}:   {Transform: compactPolicy},
-			&v1alpha1.RateLimitKeyGroup{}: {Transform: compactKeys},
+			&v1alpha1.RateLimitPolicy{}:    {Transform: compactPolicy},
+			&v1alpha1.RateLimitKeyGroup{}:  {Transform: compactKeys},
+			&v1alpha1.RateLimitException{}: {},
 		},
 	}
 	if len(n.Watched) > 0 {
@@ -41,11 +42,9 @@ func cacheOptions(n Namespaces) cache.Options {
 		for _, namespace := range n.Excluded {
 			excluded = append(excluded, fields.OneTermNotEqualSelector("metadata.namespace", namespace))
 		}
-		included := fields.AndSelectors(excluded...)
-		options.ByObject = map[client.Object]cache.ByObject{
-			&v1alpha1.RateLimitPolicy{}:    {Field: included, Transform: compactPolicy},
-			&v1alpha1.RateLimitKeyGroup{}:  {Field: included, Transform: compactKeys},
-			&v1alpha1.RateLimitException{}: {Field: included},
+		for object, kind := range options.ByObject {
+			kind.Field = fields.AndSelectors(excluded...)
+			options.ByObject[object] = kind
 		}
 	}
 	return options

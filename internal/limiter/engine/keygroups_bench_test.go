@@ -6,9 +6,9 @@ package engine_test
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // tenantKey returns one of 200,000 keys of 20 characters.
@@ -94,22 +95,13 @@ func checkedTenant(i int) string { return tenantKey(i * 190) }
 // cpuOfDecisions returns the CPU time of this process for decisions of 1,000 keys, twice each.
 func cpuOfDecisions(b *testing.B, e *engine.Engine) time.Duration {
 	b.Helper()
-	before := cpuTime(b)
+	before := testenv.CPUTime(b, os.Getpid())
 	for i := range 2000 {
 		if d, err := e.Decide(b.Context(), clientCheck(checkedTenant(i%1000))); err != nil || d.Reason == limiter.ReasonStoreUnavailable {
 			b.Fatal(d, err)
 		}
 	}
-	return cpuTime(b) - before
-}
-
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return testenv.CPUTime(b, os.Getpid()) - before
 }
 
 // BenchmarkUseChangedKey replaces one key of 200,000.

@@ -12,26 +12,17 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/limiter/storetest"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// replica returns what one replica has in front of the server: remembered denials, and slices unless they are off.
-func replica(b *testing.B, server *testenv.Redis, withSlices bool) Store {
-	b.Helper()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
-	b.Cleanup(func() { _ = client.Close() })
-	store := denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute}), time.Now)
-	if !withSlices {
-		return store
-	}
-	c := New(Options{Store: store})
-	start(b, c)
+// openSliced opens the store of one replica in the server, with slices.
+func openSliced(tb testing.TB, server *testenv.Redis) Store {
+	tb.Helper()
+	c := New(Options{Store: openRedis(tb, server)})
+	start(tb, c)
 	return c
 }
 
@@ -72,13 +63,17 @@ func BenchmarkHotKeys(b *testing.B) {
 	for _, withSlices := range []bool{false, true} {
 		b.Run(fmt.Sprint("slices=", withSlices), func(b *testing.B) {
 			policy := newPolicy(fmt.Sprint("hot", withSlices), 10*time.Second, storetest.SlowLimit(quota.FixedWindow, 2_000_000_000))
+			open := openRedis
+			if withSlices {
+				open = openSliced
+			}
 			stores := make([]Store, 4)
 			for i := range stores {
-				stores[i] = replica(b, server, withSlices)
+				stores[i] = open(b, server)
 			}
 			load(b, stores, policy, 2500, 30*time.Second) // until the keys are hot
-			before := testenv.CPUTime(b, server.Pid())
 			for b.Loop() {
+				before := testenv.CPUTime(b, server.Pid())
 				checks, fromSlices := load(b, stores, policy, 2500, 10*time.Second)
 				b.ReportMetric(checks/10, "checks/s")
 				b.ReportMetric(fromSlices/checks, "from-slices")
@@ -96,7 +91,7 @@ func BenchmarkDeniedBesideSlices(b *testing.B) {
 		b.Run(fmt.Sprint("slice=", held), func(b *testing.B) {
 			g := NewWithT(b)
 			policy := newPolicy(fmt.Sprint("denied", held), 10*time.Second, storetest.SlowLimit(quota.FixedWindow, 100))
-			other, store := replica(b, server, false), replica(b, server, true)
+			other, store := openRedis(b, server), openSliced(b, server)
 			if held {
 				reply, err := other.Evaluate(b.Context(), callOf(quota.Entry{
 					Policy: policy, Key: "key-0", Action: quota.TakeSlice, ID: "a", Cost: 50, TTL: time.Hour,

@@ -15,7 +15,7 @@ type slice struct {
 	policy *quota.Policy
 	key    quota.Key
 	id     string
-	// units is what the slice had at first, demand what it was to have: the demand of the key in its age.
+	// units is the size of the slice, and demand the requested size: the demand of the key in the age of a slice.
 	units, demand int64
 	// The replica spends from the slice until ends, and its hold is in the store until gone, both counted from when the
 	// call that takes it was first sent.

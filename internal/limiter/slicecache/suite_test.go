@@ -55,12 +55,16 @@ func stores(t *testing.T, test func(t *testing.T, open func() Store)) {
 	})
 	t.Run("Redis", func(t *testing.T) {
 		server := testenv.StartRedis(t)
-		test(t, func() Store {
-			client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
-			t.Cleanup(func() { _ = client.Close() })
-			return denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute}), time.Now)
-		})
+		test(t, func() Store { return openRedis(t, server) })
 	})
+}
+
+// openRedis opens the store of one replica in the server, with remembered denials.
+func openRedis(tb testing.TB, server *testenv.Redis) Store {
+	tb.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
+	tb.Cleanup(func() { _ = client.Close() })
+	return denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute}), time.Now)
 }
 
 // Parallel checks through one to four replicas never exceed the quota, and all that they admitted is recorded once the
