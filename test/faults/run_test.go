@@ -153,14 +153,12 @@ func await(tb testing.TB, what string, condition func() bool) {
 	NewWithT(tb).Eventually(condition, "60s", "20ms").Should(BeTrue(), what)
 }
 
-// exhausted reports whether, since the time, each hourly quota has denied calls, and two seconds of
-// calls were answered without a failure mode.
+// exhausted reports whether, since the time, each hourly quota has denied calls, and Redis has recovered two seconds
+// ago.
 func (l *load) exhausted(since time.Time) bool {
-	denied, settled := map[counter]int{}, since
-	for _, r := range l.all() {
-		if r.degraded != "" && r.end.After(settled) {
-			settled = r.end
-		}
+	records := l.all()
+	denied := map[counter]int{}
+	for _, r := range records {
 		if r.start.After(since) && !r.allowed && r.degraded == "" && !r.failed && !r.waits {
 			denied[counter{r.policy, r.key}]++
 		}
@@ -170,7 +168,7 @@ func (l *load) exhausted(since time.Time) bool {
 			return false
 		}
 	}
-	return time.Since(settled) > 2*time.Second
+	return time.Since(since.Add(recoveryOf(records, since))) > 2*time.Second
 }
 
 // recoveryOf returns the time from the end of the fault until a second begins in which Redis decided everything. A pause of

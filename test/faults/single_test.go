@@ -16,8 +16,15 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// durable are the arguments of a Redis that loses nothing when it is killed.
-var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
+// durable returns the arguments of a Redis that loses nothing when it is killed. Its file lies in memory, which
+// outlives the process: a disk that others keep busy would let the store's timeout pass at any time.
+func durable(t *testing.T) []string {
+	t.Helper()
+	folder, err := os.MkdirTemp("/dev/shm", "weir-faults-") //nolint:usetesting // TempDir is on the disk
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return []string{"--dir", folder, "--appendonly", "yes", "--appendfsync", "always"}
+}
 
 // single is one Redis behind a proxy.
 type single struct {
@@ -50,7 +57,7 @@ func (s *single) system(begin, end func()) *system {
 var singleFaults = []fault{
 	{name: "Redis killed and restarted with its data (`appendfsync always`)", length: 2 * time.Second, degrades: true, setup: func(t *testing.T) *system {
 		t.Helper()
-		s := startSingle(t, durable...)
+		s := startSingle(t, durable(t)...)
 		return s.system(s.redis.Stop, s.redis.Start)
 	}},
 	{name: "Redis killed and restarted without its data", length: 2 * time.Second, degrades: true, incidents: 1, setup: func(t *testing.T) *system {

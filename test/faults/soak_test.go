@@ -61,7 +61,7 @@ func TestSoak(t *testing.T) {
 	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(*seed, 1))
 	t.Logf("seed %d", *seed)
-	s := startSingle(t, durable...)
+	s := startSingle(t, durable(t)...)
 	weirs := []*weir{startProcess(t, standalone(t, "redis://"+s.proxy.Addr)...), startProcess(t, standalone(t, "redis://"+s.proxy.Addr)...)}
 	l := startLoad(t, weirs...)
 	await(t, "the first calls", func() bool { return len(l.all()) > 800 })
