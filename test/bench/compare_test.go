@@ -73,6 +73,8 @@ type load struct {
 
 	// perSecond is the rate of all callers together; 0 lets each call again at once.
 	perSecond float64
+	// warmUp is how long the load runs before it is measured, at least a tenth of the measurement.
+	warmUp time.Duration
 }
 
 // scenario is one table: loads that are measured in turn.

@@ -46,10 +46,10 @@ func (s *sample) perCall(cpu time.Duration) time.Duration {
 	return cpu / time.Duration(len(s.latencies))
 }
 
-// measure runs the load for the duration, after a tenth of it as warm-up.
+// measure runs the load for the duration, after its warm-up.
 func measure(tb testing.TB, l *load, duration time.Duration) *sample {
 	tb.Helper()
-	run(tb, l, duration/10)
+	run(tb, l, max(l.warmUp, duration/10))
 	server, redis := testenv.CPUTime(tb, l.target.pid), testenv.CPUTime(tb, l.target.redis...)
 	start := time.Now()
 	latencies := run(tb, l, duration)

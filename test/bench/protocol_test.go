@@ -122,15 +122,16 @@ func (w *workload) pairOverGRPC(tb testing.TB, callers int, targets []*target, r
 	return s
 }
 
-// exhaust spends the unit of every key of a denied workload.
+// exhaust spends the unit of every key of a denied workload, and lets each be denied once: a service that remembers
+// denials has met all of them.
 func (w *workload) exhaust(tb testing.TB, t *target) {
 	tb.Helper()
 	if !w.denied() {
 		return
 	}
 	send := t.connect(tb, t.address, w)
-	for i := range w.grpc {
-		if _, err := send(tb.Context(), i); err != nil {
+	for i := range 2 * len(w.grpc) {
+		if _, err := send(tb.Context(), i%len(w.grpc)); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // loadOf returns a load of the workload on the target.
@@ -51,7 +52,10 @@ func zipfKeys(entry string) *workload {
 	return w
 }
 
-// compareZipf compares limiters under a Zipf distribution of keys.
+// longestSlices is the maxAge of the policy sliced-for-long.
+const longestSlices = 10 * time.Second
+
+// compareZipf compares limiters under a Zipf distribution of keys, after the time in which keys show to be hot.
 func compareZipf(b *testing.B, s *section) {
 	b.Helper()
 	const callers = 64
@@ -65,6 +69,9 @@ func compareZipf(b *testing.B, s *section) {
 	}}
 	for _, peer := range peers(b) {
 		pair.loads = append(pair.loads, zipfKeys("allowed").loadOf(b, peer.name, peer, callers))
+	}
+	for i := range pair.loads {
+		pair.loads[i].warmUp = longestSlices
 	}
 	pair.pair(b, *rounds, *duration)
 	s.add(pair)

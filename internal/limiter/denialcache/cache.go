@@ -46,7 +46,8 @@ type Store interface {
 // denials hold, and deny every chain with the same policy and key.
 //
 // A cached denial asks Redis again with one call a second, or less often if there are too many denials: at most one
-// answer in twenty asks, but at least 100 a second, and each denial after 30 seconds.
+// answer in twenty asks, but at least 100 a second, and each denial after 30 seconds. Before that the cache itself asks
+// for a denial that still answers.
 type Cache struct {
 	store Store
 	now   func() time.Time
@@ -174,6 +175,7 @@ func (s *denialShard) find(id uint64, call *quota.Call, changes uint64, now time
 	if recheck = budget.take(d.checked, now); recheck {
 		d.checked = now
 	} else {
+		d.answered = true
 		s.answers.Add(1)
 	}
 	return d, recheck

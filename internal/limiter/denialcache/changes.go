@@ -6,6 +6,7 @@ package denialcache
 import (
 	"context"
 	"hash/maphash"
+	"sync"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
@@ -14,9 +15,12 @@ import (
 // ForwardChanges also reports the changes of other replicas to d. It must be called before Start.
 func (c *Cache) ForwardChanges(d Dropper) { c.forwarded = append(c.forwarded, d) }
 
-// Start drops the denials of keys that other replicas change, until ctx ends. Without it, and
+// Start drops the denials of keys that other replicas change, and renews old denials, until ctx ends. Without it, and
 // while Redis is unreachable, such a denial is dropped when it asks Redis again, see Cache.
 func (c *Cache) Start(ctx context.Context) error {
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	wait.Go(func() { c.renewAll(ctx) })
 	c.store.WatchChanges(ctx, func(key quota.Key) {
 		c.drop(key)
 		for _, d := range c.forwarded {

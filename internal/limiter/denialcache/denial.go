@@ -20,8 +20,10 @@ type denial struct {
 	received time.Time
 	// until is when the call may be admitted at the earliest, counted from when it was sent.
 	until time.Time
-	// checked is when Redis was last asked. The lock of the shard guards it.
-	checked time.Time
+	// checked is when Redis was last asked, and answered is true if the denial has answered a call since. The lock of
+	// the shard guards both.
+	checked  time.Time
+	answered bool
 }
 
 // mayBeCached reports whether the denial of the call, if it is one, may be cached. A peek must

@@ -46,7 +46,7 @@ func TestCacheAgreesWithModel(t *testing.T) {
 func compareWithModel(t *testing.T, clock storetest.Clock, open func(*testing.T) (Store, func())) {
 	t.Helper()
 	model := storetest.NewModel()
-	fromCache := 0
+	fromCache, renewed := 0, 0
 	for seed := range uint64(100) {
 		model.Clear(t)
 		store, dropExpired := open(t)
@@ -60,6 +60,9 @@ func compareWithModel(t *testing.T, clock storetest.Clock, open func(*testing.T)
 			clock.Set(now)
 			dropExpired()
 			step := w.NextStep()
+			if w.Rand.IntN(10) == 0 {
+				renewed += renewAnswering(t, cache, model)
+			}
 			for range 1 + w.Rand.IntN(3) { // a denied caller tries again
 				history = append(history, step)
 				if compareOutcomes(t, step, model, cache, history) {
@@ -69,6 +72,27 @@ func compareWithModel(t *testing.T, clock storetest.Clock, open func(*testing.T)
 		}
 	}
 	NewWithT(t).Expect(fromCache).To(BeNumerically(">", 500), "replies from memory")
+	NewWithT(t).Expect(renewed).To(BeNumerically(">", 100), "renewed denials")
+}
+
+// renewAnswering renews all denials that have answered, whatever their age, and returns their number. The model gets the
+// same peeks, which spend what has ended.
+func renewAnswering(t *testing.T, c *Cache, model *storetest.Subject) int {
+	t.Helper()
+	answering := map[uint64]*denial{}
+	for i := range c.shards {
+		for id, d := range c.shards[i].denials {
+			if d.answered && c.now().Before(d.until) {
+				answering[id] = d
+			}
+		}
+	}
+	for _, d := range answering {
+		_, err := model.Evaluate(t.Context(), peekOf(d.call))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	}
+	c.renew(t.Context(), answering)
+	return len(answering)
 }
 
 // compareOutcomes does one step with the model and with the cache, and reports whether the reply

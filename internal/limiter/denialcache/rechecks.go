@@ -69,6 +69,14 @@ func (r *rechecks) take(checked, now time.Time) bool {
 	return true
 }
 
+// spend takes a question that no caller asks from the budget.
+func (r *rechecks) spend(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refill(now)
+	r.budget = max(0, r.budget-1)
+}
+
 // refill adds the budget since the last time. The caller holds the lock.
 func (r *rechecks) refill(now time.Time) {
 	passed := now.Sub(r.refilled)
