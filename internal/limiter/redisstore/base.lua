@@ -63,9 +63,19 @@ end
 --   read(limit, value, key)
 --                          returns the units that are used, by the key and its value, and sets
 --                          limit.exists; nil leaves the call to the general code
---   spend(limit, key, cost, text)
---                          adds the cost, also given as text, to the state that was just read; returns
+--   starts(limit)          whether a spend would start a window, if the algorithm has windows with a start
+--   spend(limit, key, cost, text, least_ttl)
+--                          adds the cost, also given as text, to the state that was just read, which must last
+--                          least_ttl milliseconds, if that is given and the state refills; returns
 --                          the units that are used now, the microseconds until none are, and the new value
 --   wait(limit, key, cost) the microseconds until the cost fits, the units that are used then, and
 --                          the microseconds until none are; nil leaves the call to the general code
 local lean = {}
+
+-- The number of a cost. Caches it, since most calls of a run have the same.
+local function lean_cost(run, text)
+  if text ~= run.cost_text then run.cost_text, run.cost = text, tonumber(text) end
+  return run.cost
+end
+
+local lean_check_beside_holds -- of hold_lean.lua

@@ -39,7 +39,7 @@
 //	base.lua           what all scripts need
 //	log_search.lua, bucket.lua, arrival.lua
 //	                   what the lean and the general code of an algorithm share
-//	*_lean.lua         the algorithms for plain checks
+//	*_lean.lua         the algorithms for plain checks, and the holds of a key
 //	lean.lua           decides most checks
 //	batch.lua          the loop over the runs; contains the general code, for all other calls:
 //	prelude.lua          cursors, values, and what an algorithm is

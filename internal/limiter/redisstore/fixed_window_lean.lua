@@ -13,6 +13,8 @@ lean.fw = {
     return limit.used and limit.used >= 0 and limit.used or nil
   end,
 
+  starts = function(limit) return limit.used == 0 end,
+
   -- Redis takes a tenth of the time of a check to write a number of Lua as text.
   spend = function(limit, key, cost, text)
     if limit.used + cost > LARGEST_SUM then

@@ -19,11 +19,11 @@ lean.gc = {
     return ceil_div(limit.deficit, limit.window_us)
   end,
 
-  spend = function(limit, key, cost)
+  spend = function(limit, key, cost, _, least_ttl)
     local deficit = limit.deficit + cost * limit.window_us
     local left = ceil_div(deficit, limit.rate)
     local value = arrival_value(deficit, limit.rate)
-    write_value(key, limit.exists, value, ttl_of(left))
+    write_value(key, limit.exists, value, max(ttl_of(left), least_ttl or 0))
     return ceil_div(deficit, limit.window_us), left, value
   end,
 

@@ -1,17 +1,11 @@
 -- lean: decides checks without the general code, if they are by one policy whose limits all have functions
 -- in the table lean. The general code decides:
---   - checks of blocked keys and of keys with holds
+--   - checks of blocked keys, and some of keys with holds, see hold_lean.lua
 --   - denied checks that write
 --   - checks whose values have another form
 
 -- The replies, see batch.lua, and the number of their values.
 local replies, replied = {}, 0
-
--- The number of a cost. Caches it, since most calls of a run have the same.
-local function lean_cost(run, text)
-  if text ~= run.cost_text then run.cost_text, run.cost = text, tonumber(text) end
-  return run.cost
-end
 
 -- The reply to a call that is denied, and writes nothing; nil leaves it to the general code.
 local function lean_deny(run, at, cost)
@@ -33,8 +27,10 @@ end
 -- check to the general code.
 local function lean_check(run, at, cost_at)
   local limits, values, known, admitted = run.limits, run.values, false, true
-  if values[at + 1] or run.keeps_holds and values[at + 2] then return nil end
+  if values[at + 1] then return nil end
+  local summary = run.keeps_holds and values[at + 2]
   at = at + run.entry_values
+  if summary then return lean_check_beside_holds(run, at, cost_at, summary) end
   local text, before_key, n = ARGV[cost_at], run.before_key + at, replied + 1
   local cost = lean_cost(run, text)
   for i = 1, #limits do
@@ -64,7 +60,7 @@ local function lean_limits(at, has_blocks)
     local algorithm = lean[ARGV[at + 1]]
     local limit = {
       quota = ARGV[at + 2] + 0, window = ARGV[at + 3] + 0,
-      read = algorithm.read, spend = algorithm.spend, wait = algorithm.wait,
+      read = algorithm.read, starts = algorithm.starts, spend = algorithm.spend, wait = algorithm.wait,
       units = 0, exists = false, rate = false, -- with these Lua has room for what prepare and read add
     }
     at = algorithm.prepare(limit, at + (has_blocks and 5 or 3))
@@ -79,9 +75,9 @@ end
 local function lean_prepare(before_key, before_arg)
   local flags, entry_flags = ARGV[before_arg + AT_RUN_FLAGS], ARGV[before_arg + AT_ENTRY_FLAGS]
   local calls, keys, call_args = ARGV[before_arg + AT_CALLS] + 0, ARGV[before_arg + AT_KEYS] + 0, ARGV[before_arg + AT_CALL_ARGS] + 0
-  local keeps_holds, limits_at = band(entry_flags, ENTRY_HOLDS) ~= 0, before_arg + AT_ENTRY_FLAGS + 1
+  local keeps_holds, limits_at, keep_after_end = band(entry_flags, ENTRY_HOLDS) ~= 0, before_arg + AT_ENTRY_FLAGS + 1, 0
   if band(entry_flags, ENTRY_LOG) ~= 0 then limits_at = limits_at + 2 end -- skips keep and keep_units
-  if keeps_holds then limits_at = limits_at + 2 end -- skips keep_after_end and the most open holds
+  if keeps_holds then keep_after_end, limits_at = ARGV[limits_at] * 1000, limits_at + 2 end -- skips the most open holds
   local limits, before_call_args = lean_limits(limits_at, band(entry_flags, ENTRY_BLOCKS) ~= 0)
   local same_keys, same_args = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_ARGS) ~= 0
   local last_key = before_key + (same_keys and keys or calls * keys)
@@ -92,7 +88,7 @@ local function lean_prepare(before_key, before_arg)
     last_arg = before_call_args + (same_args and call_args or calls * call_args),
     denies = band(entry_flags, ENTRY_ATTEMPTS + ENTRY_BLOCKS) == 0, -- neither counts attempts nor blocks
     only_known = band(entry_flags, ENTRY_ONLY_KNOWN) ~= 0,
-    keeps_holds = keeps_holds,
+    keeps_holds = keeps_holds, keep_after_end = keep_after_end,
     limits = limits, entry_values = keeps_holds and 2 or 1, -- the block and the holds, before the values of the limits
     values = call('MGET', unpack(KEYS, before_key + 1, last_key)),
     cost_text = false, cost = 0,

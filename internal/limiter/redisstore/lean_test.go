@@ -98,6 +98,67 @@ func TestPlainChecksAreLean(t *testing.T) {
 	}
 }
 
+// Admitted checks of a key with holds need no general code, once each counter has a window.
+func TestChecksBesideHoldsAreLean(t *testing.T) {
+	_, client := newSubject(t, servers[0])
+	store := newStore(client)
+	for _, a := range leanAlgorithms {
+		t.Run(string(a), func(t *testing.T) {
+			g := NewWithT(t)
+			policy := storetest.ReservingPolicy("beside-"+string(a), storetest.SlowLimit(a, 9))
+			check := storetest.SpendOne(policy, "a")
+			hold := check.Clone()
+			hold.Entries[0].Action, hold.Entries[0].ID, hold.Entries[0].TTL = quota.Reserve, "one", time.Hour
+			short := func(call *quota.Call) bool {
+				batch := []*pending{{call: call}}
+				o := store.send(t.Context(), batch)[0]
+				g.Expect(o.err).NotTo(HaveOccurred())
+				return o.values[0].(int64)&reportShort != 0 //nolint:forcetypeassert // a verdict
+			}
+			g.Expect(short(check)).To(BeTrue(), "without holds")
+			g.Expect(short(hold)).To(BeFalse(), "a hold")
+			g.Expect(short(check)).To(BeTrue(), "beside a hold")
+		})
+	}
+}
+
+// A window that begins and ends while a hold is open gets the units of the hold, if that ends within it; and a
+// counter that is not a count is replaced beside a hold as without one.
+func TestWindowsBesideHoldsAgreeWithModel(t *testing.T) {
+	server, client := newSubject(t, servers[0])
+	model := storetest.NewModel()
+	limit := quota.Limit{Name: "l", Algorithm: quota.FixedWindow, Quota: 9, Threshold: 9, Window: time.Second}
+	policy := storetest.ReservingPolicy("window", limit)
+	start := server.Clock.Now()
+	call := func(t *testing.T, after time.Duration, entry quota.Entry) {
+		t.Helper()
+		model.SetTime(t, start.Add(after))
+		server.SetTime(t, start.Add(after))
+		entry.Policy, entry.Key = policy, "a"
+		call := &quota.Call{Entries: []quota.Entry{entry}}
+		NewWithT(t).Expect(storetest.DifferenceOf(server.MustEvaluate(t, call), model.MustEvaluate(t, call.Clone()))).To(BeEmpty(), storetest.Describe(call))
+	}
+	reserve := quota.Entry{Cost: 3, Action: quota.Reserve, ID: "one", TTL: 2500 * time.Millisecond}
+	t.Run("a window", func(t *testing.T) {
+		call(t, 0, reserve)
+		call(t, 2*time.Second, quota.Entry{Cost: 1}) // until 3 s
+		call(t, 3400*time.Millisecond, quota.Entry{Cost: 1})
+	})
+	t.Run("a value of another form", func(t *testing.T) {
+		g := NewWithT(t)
+		server.Clear(t)
+		model.Clear(t)
+		call(t, 0, reserve)
+		call(t, 0, quota.Entry{Cost: 1})
+		counter := client.Keys(t.Context(), "*:fw:*").Val()
+		g.Expect(counter).To(HaveLen(1))
+		g.Expect(client.Set(t.Context(), counter[0], "2e0", time.Second).Err()).To(Succeed())
+		reply := server.MustEvaluate(t, storetest.SpendOne(policy, "a"))
+		g.Expect(reply.Entries[0].Limits[0].Used).To(BeEquivalentTo(3+1), "it counts as missing")
+		g.Expect(client.Get(t.Context(), counter[0]).Val()).To(Equal("1"))
+	})
+}
+
 // Reservations that random steps rarely make agree with the model.
 func TestRareReservationsAgreeWithModel(t *testing.T) {
 	server, _ := newSubject(t, servers[0])

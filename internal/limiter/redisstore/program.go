@@ -21,10 +21,10 @@ type program struct {
 	sha    string
 }
 
-// holdsBit selects hold.lua; the lower bits select algorithms.
+// holdsBit selects hold.lua and hold_lean.lua; the lower bits select algorithms.
 const holdsBit uint = 1 << len(bindings)
 
-// programs are the programs of one main file, one for every bit set of algorithms and hold.lua,
+// programs are the programs of one main file, one for every bit set of algorithms and holds,
 // assembled on first use.
 type programs [holdsBit << 1]func() program
 
@@ -50,7 +50,11 @@ const generalCode = "--[[general code]]"
 
 // assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
-	lean := append(filesOf(set, func(b *binding) []string { return b.lean }), "lean.lua")
+	lean := filesOf(set, func(b *binding) []string { return b.lean })
+	if set&holdsBit != 0 {
+		lean = append(lean, "hold_lean.lua")
+	}
+	lean = append(lean, "lean.lua")
 	general := textOf(append(generalFiles(set), "decide.lua")...)
 	return newProgram(baseText(set), textOf(lean...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
 }
