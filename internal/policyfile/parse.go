@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	yamlv2 "go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/util/json"
 	kubeyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -168,19 +169,75 @@ func notText(data []byte) (at Position, problem string) {
 func (f *File) add(problems ...Problem) { f.Problems = append(f.Problems, problems...) }
 
 func (f *File) readDocument(ctx context.Context, d *document) {
-	asJSON, err := yaml.YAMLToJSONStrict(d.text)
-	if err != nil {
-		f.add(d.syntaxProblems(err)...)
-		return
-	}
-	var content map[string]any
-	if err := json.Unmarshal(asJSON, &content); err != nil { // keeps integers exact
-		f.add(d.problem("must be an object"))
-		return
-	}
+	content, problems := d.content()
+	f.add(problems...)
 	if len(content) > 0 { // else only comments
 		f.readObject(ctx, object{document: d, content: content})
 	}
+}
+
+// content returns the fields of the document, as kubectl reads them.
+func (d *document) content() (map[string]any, []Problem) {
+	var parsed any
+	if err := yamlv2.UnmarshalStrict(d.text, &parsed); err != nil {
+		return nil, d.syntaxProblems(err)
+	}
+	if value, ok := asJSON(parsed, 0); ok {
+		if content, ok := value.(map[string]any); ok {
+			return content, nil
+		}
+	}
+	encoded, err := yaml.YAMLToJSONStrict(d.text)
+	if err != nil {
+		return nil, d.syntaxProblems(err)
+	}
+	var content map[string]any
+	if err := json.Unmarshal(encoded, &content); err != nil { // keeps integers exact
+		return nil, []Problem{d.problem("must be an object")}
+	}
+	return content, nil
+}
+
+// asJSON returns the value as it is after encoding and decoding it in JSON. It returns false for unusual values: numbers with a
+// fraction, keys that are not strings, invalid UTF-8 and deep structures.
+func asJSON(value any, depth int) (result any, ok bool) {
+	const maxDepth = 100
+	if depth > maxDepth {
+		return nil, false
+	}
+	switch value := value.(type) {
+	case nil, bool:
+		return value, true
+	case int:
+		return int64(value), true
+	case string:
+		return value, utf8.ValidString(value)
+	case []any:
+		list := make([]any, len(value))
+		for i, item := range value {
+			if list[i], ok = asJSON(item, depth+1); !ok {
+				return nil, false
+			}
+		}
+		return list, true
+	case map[any]any:
+		return fieldsAsJSON(value, depth)
+	}
+	return nil, false
+}
+
+func fieldsAsJSON(fields map[any]any, depth int) (result any, ok bool) {
+	named := make(map[string]any, len(fields))
+	for key, value := range fields {
+		name, isText := key.(string)
+		if !isText || !utf8.ValidString(name) {
+			return nil, false
+		}
+		if named[name], ok = asJSON(value, depth+1); !ok {
+			return nil, false
+		}
+	}
+	return named, true
 }
 
 // lineOfError is how the YAML library names a line of the document.

@@ -6,8 +6,6 @@ package policyfile
 import (
 	"math"
 
-	celgo "github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/types"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
@@ -18,13 +16,13 @@ import (
 )
 
 // rules are the CEL rules of one schema and of the schemas within it. They are the programs of the API server, on values
-// that cost less: the API server copies all properties of a schema whenever a program reads a field.
+// that cost less: the API server copies all properties of a schema whenever a program reads a field. Each remembers its results.
 //
 // They only find out that an object is valid. The validator of the API server judges all others, and the schemas
 // that are unusual.
 type rules struct {
 	schema     common.Schema
-	programs   []celgo.Program
+	own        []*rule // of the schema itself
 	unusual    bool
 	properties map[string]*rules
 	items      *rules // of a list, or the values of a map
@@ -48,23 +46,23 @@ func newRules(s *structuralschema.Structural, prepared common.Schema, declType *
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil:
 		r.items = newRules(s.AdditionalProperties.Structural, prepared.AdditionalProperties().Schema(), declType.ElemType)
 	}
-	if len(r.programs) == 0 && !r.unusual && len(r.properties) == 0 && r.items == nil {
+	if len(r.own) == 0 && !r.unusual && len(r.properties) == 0 && r.items == nil {
 		return nil
 	}
 	return r
 }
 
-// compile adds the programs of the rules of the schema itself.
+// compile adds the rules of the schema itself.
 func (r *rules) compile(s *structuralschema.Structural, declType *apiservercel.DeclType) {
 	compiled, err := cel.Compile(s, declType, celconfig.PerCallLimit,
 		environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()), cel.StoredExpressionsEnvLoader())
 	r.unusual = r.unusual || err != nil
 	for i := range compiled {
-		switch rule := &compiled[i]; {
-		case rule.Error != nil || s.XValidations[i].OptionalOldSelf != nil:
+		switch result := &compiled[i]; {
+		case result.Error != nil || s.XValidations[i].OptionalOldSelf != nil:
 			r.unusual = true
-		case rule.Program != nil && !rule.UsesOldSelf: // an object in a file has no old one
-			r.programs = append(r.programs, rule.Program)
+		case result.Program != nil && !result.UsesOldSelf: // an object in a file has no old one
+			r.own = append(r.own, &rule{program: result.Program})
 		}
 	}
 }
@@ -89,7 +87,7 @@ func (r *rules) addProperty(s *structuralschema.Structural, name string, declTyp
 // newResourceRules returns the rules of a resource.
 func newResourceRules(s *structuralschema.Structural) *rules {
 	r := newRules(s, newRuleSchema(s), model.SchemaDeclType(s, true))
-	if r != nil && len(r.programs) > 0 {
+	if r != nil && len(r.own) > 0 {
 		r.unusual = true // the API server adds metadata to the root
 	}
 	return r
@@ -104,13 +102,10 @@ func (r *rules) hold(value any, budget *uint64) bool {
 	if r.unusual {
 		return false
 	}
-	if len(r.programs) > 0 {
-		self := map[string]any{cel.ScopedVarName: common.UnstructuredToVal(value, r.schema)}
-		for _, program := range r.programs {
-			result, details, err := program.Eval(self)
-			if err != nil || result != types.True || !spend(details, budget) {
-				return false
-			}
+	for _, rule := range r.own {
+		cost, holds := rule.cost(value, r.schema)
+		if !holds || !spend(cost, budget) {
+			return false
 		}
 	}
 	return r.holdWithin(value, budget)
@@ -135,12 +130,8 @@ func (r *rules) holdWithin(value any, budget *uint64) bool {
 	return true
 }
 
-// spend takes the cost of an evaluation from the budget. It returns false if it is unknown or more than the budget.
-func spend(details *celgo.EvalDetails, budget *uint64) bool {
-	if details == nil || details.ActualCost() == nil {
-		return false
-	}
-	cost := *details.ActualCost()
+// spend takes the cost of an evaluation from the budget. It returns false if it is more than the budget.
+func spend(cost uint64, budget *uint64) bool {
 	if cost > math.MaxInt64 || cost > *budget {
 		return false
 	}
