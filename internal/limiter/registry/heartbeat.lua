@@ -18,4 +18,4 @@ if ARGV[1] ~= '' then
   end
 end
 local s = state()
-return { header(s), leader(s, at, lifetime), call('HLEN', processes) }
+return { header(s, at), leader(s, at, lifetime), call('HLEN', processes) }

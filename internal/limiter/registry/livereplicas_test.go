@@ -39,3 +39,33 @@ func TestLiveReplicas(t *testing.T) {
 	heartbeats(20, 0)
 	g.Expect(w.LiveReplicas()).To(Equal(1))
 }
+
+// Up to 90 processes survey at every heartbeat. With more, all together read at most a budget of reports.
+func TestSurveysReadABoundedNumberOfReports(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(surveyInterval(1)).To(BeZero())
+	g.Expect(surveyInterval(90)).To(BeZero())
+	for _, processes := range []int{91, 1_000, 10_000} {
+		surveys := float64(processes) * float64(period) / float64(surveyInterval(processes))
+		g.Expect(surveys * float64(processes)).To(BeNumerically("~", surveyedPerPeriod, 1))
+	}
+	now, s := time.Unix(1_900_000_000, 0), survey{}
+	mean := surveyInterval(1_000)
+	s.isDue(now, 1_000)
+	g.Expect(s.due).To(BeTemporally("<", now.Add(mean)))
+	s.plan(now, 1_000)
+	g.Expect(s.due).To(And(BeTemporally(">=", now.Add(mean/2)), BeTemporally("<", now.Add(mean*3/2))))
+}
+
+// Between surveys the number of replicas follows the number of processes.
+func TestLiveReplicasBetweenSurveys(t *testing.T) {
+	g := NewWithT(t)
+	w := &Watcher{}
+	g.Expect(w.liveReplicas(7)).To(Equal(7), "before the first survey")
+	replicas := make([]Replica, 1_000)
+	w.alive.Store(&replicas)
+	w.surveyed = 1_002 // with a leader and a standby
+	g.Expect(w.liveReplicas(1_002)).To(Equal(1_000))
+	g.Expect(w.liveReplicas(1_102)).To(Equal(1_100))
+	g.Expect(w.liveReplicas(502)).To(Equal(500))
+}

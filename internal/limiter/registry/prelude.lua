@@ -36,18 +36,18 @@ local function state()
   }
 end
 
--- The state as a reply; calls.go reads it.
-local function header(s)
+-- The state as a reply, at that time or now; calls.go reads it.
+local function header(s, at)
   return { s.epoch, s.revision, s.digest, s.complete and 1 or 0, s.published,
-    s.term, s.holder, s.owner, s.formats, now() }
+    s.term, s.holder, s.owner, s.formats, at or now() }
 end
 
 -- The report in the value of a live process, else nil.
 local function report_of(value, at, lifetime)
-  local ends, report = string.match(value, '^(%d+) (.*)$')
-  ends = tonumber(ends) or 0
+  local space = string.find(value, ' ', 1, true)
+  local ends = space and tonumber(string.sub(value, 1, space - 1)) or 0
   -- An expiry too far ahead was written before the clock was set back.
-  if ends > at and ends <= at + lifetime then return report end
+  if ends > at and ends <= at + lifetime then return string.sub(value, space + 1) end
 end
 
 -- The names and reports of all live processes, as {name, report, ...}. It removes expired ones.
