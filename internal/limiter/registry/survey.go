@@ -8,12 +8,16 @@ import (
 	"time"
 )
 
-// surveyedPerPeriod is how many reports all processes together read in one period to find each other. Each of N processes finds
-// N, so without it the cost to Redis would rise with the square of their number. Redis takes about 1 us for a report, so it spends
-// at most 0.8% of a core on it.
-const surveyedPerPeriod = 8192
+// Bounds of what all processes together do in one period to find each other. Each of N processes finds N, so without them the cost
+// to Redis would rise with the square of their number.
+const (
+	// surveysPerPeriod is how many of them find all others.
+	surveysPerPeriod = 32
+	// surveyedPerPeriod is how many reports they read. Redis takes about 1 us for one, so it spends at most 0.8% of a core.
+	surveyedPerPeriod = 8192
+)
 
-// survey decides at which of its heartbeats a replica finds all live processes: at every one with up to 90
+// survey decides at which of its heartbeats a replica finds all live processes: at every one with up to surveysPerPeriod
 // processes, else less often, at random times. So replicas that start or reconnect together do not do it together.
 type survey struct {
 	due time.Time // zero before the number of processes is known
@@ -41,9 +45,9 @@ func (s *survey) plan(now time.Time, processes int) {
 
 // surveyInterval returns the mean time between two surveys of one process among that number.
 func surveyInterval(processes int) time.Duration {
-	mean := period * time.Duration(processes*processes) / surveyedPerPeriod
-	if mean <= period {
+	if processes <= surveysPerPeriod {
 		return 0 // at every heartbeat
 	}
-	return mean
+	surveys := min(surveysPerPeriod, surveyedPerPeriod/float64(processes)) // in a period
+	return time.Duration(float64(period) * float64(processes) / surveys)
 }

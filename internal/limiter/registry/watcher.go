@@ -79,7 +79,7 @@ func newWatcher(client redis.UniversalClient, prefix string, o WatcherOptions, f
 	}
 }
 
-// Replicas returns the live replicas as of the last survey, sorted by name. It is a second old with up to 90 live
+// Replicas returns the live replicas as of the last survey, sorted by name. It is a second old with up to 32 live
 // processes, and about two minutes with 1,000.
 func (w *Watcher) Replicas() []Replica {
 	if replicas := w.alive.Load(); replicas != nil {
@@ -354,10 +354,11 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 		w.owners = ownersAmong(alive)
 		replicas := replicasAmong(alive, w.accepts)
 		w.alive.Store(&replicas)
-		w.metrics.replicas.Set(float64(len(replicas)))
 	}
 	w.unready.Store(w.unreadyOf(seen.leader))
-	w.live.record(now, w.liveReplicas(seen.processes))
+	replicas := w.liveReplicas(seen.processes)
+	w.metrics.replicas.Set(float64(replicas))
+	w.live.record(now, replicas)
 	return h, nil
 }
 
@@ -367,7 +368,7 @@ func (w *Watcher) liveReplicas(processes int) int {
 	if w.alive.Load() == nil {
 		return processes
 	}
-	return len(w.Replicas()) + processes - w.surveyed
+	return max(0, len(w.Replicas())+processes-w.surveyed)
 }
 
 // ownHeartbeat returns the heartbeat of the replica. Its owner is the owner of the loaded plans, so that a leader which
