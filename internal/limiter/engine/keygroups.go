@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"cmp"
 	"hash/maphash"
 	"math/bits"
 	"slices"
@@ -240,17 +239,15 @@ func keysOf(r *plan.KeyGroup) []string {
 	return slices.AppendSeq(make([]string, 0, r.Keys.Len()), r.Keys.All())
 }
 
-// difference returns the elements of a without the elements of b, each as often as it occurs. Both are sorted.
-func difference[E cmp.Ordered](a, b []E) (rest []E) {
-	for _, e := range a {
-		for len(b) > 0 && b[0] < e {
+// difference returns the keys of a without the keys of b. Both are sorted.
+func difference(a, b []string) (rest []string) {
+	for _, key := range a {
+		for len(b) > 0 && b[0] < key {
 			b = b[1:]
 		}
-		if len(b) > 0 && b[0] == e {
-			b = b[1:]
-			continue
+		if len(b) == 0 || b[0] != key {
+			rest = append(rest, key)
 		}
-		rest = append(rest, e)
 	}
 	return rest
 }
@@ -259,14 +256,29 @@ func difference[E cmp.Ordered](a, b []E) (rest []E) {
 func (u *groupUpdate) apply(k *keyGroups) *keyGroups {
 	next := &keyGroups{slots: u.slots, shards: k.shards}
 	for i := range next.shards {
-		removed, added := u.removed[i], u.added[i]
-		if len(removed)+len(added) == 0 {
-			continue
+		if removed, added := u.removed[i], u.added[i]; len(removed)+len(added) > 0 {
+			next.shards[i] = replaced(k.shards[i], removed, added)
 		}
-		slices.Sort(removed)
-		left := difference(k.shards[i], removed)
-		next.shards[i] = slices.Concat(left, added)
-		slices.Sort(next.shards[i])
 	}
 	return next
+}
+
+// replaced returns a copy of the places without the removed ones, which they must have, and with the added ones. An import
+// changes all shards with each object, so it copies the runs between the changes and sorts only these.
+func replaced(places, removed, added []keyPlace) []keyPlace {
+	slices.Sort(removed)
+	slices.Sort(added)
+	next := make([]keyPlace, 0, len(places)-len(removed)+len(added))
+	for len(removed)+len(added) > 0 {
+		if len(removed) == 0 || len(added) > 0 && added[0] <= removed[0] {
+			end, _ := slices.BinarySearch(places, added[0])
+			next = append(append(next, places[:end]...), added[0])
+			places, added = places[end:], added[1:]
+		} else {
+			end, _ := slices.BinarySearch(places, removed[0])
+			next = append(next, places[:end]...)
+			places, removed = places[end+1:], removed[1:]
+		}
+	}
+	return append(next, places...)
 }

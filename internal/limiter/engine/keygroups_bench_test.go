@@ -131,6 +131,18 @@ func BenchmarkUseAllKeys(b *testing.B) {
 	}
 }
 
+// BenchmarkUseKeysByObject loads 200,000 keys object by object, as during an import.
+func BenchmarkUseKeysByObject(b *testing.B) {
+	records := append([]plan.Record{tiered()}, tenantGroups(b)...)
+	b.ReportAllocs()
+	for b.Loop() {
+		e := newAdmitting()
+		for i := range records {
+			e.Use(plan.NewSnapshotOf(int64(i), records[:i+1]))
+		}
+	}
+}
+
 func heapInUse() int64 {
 	runtime.GC()
 	var stats runtime.MemStats
