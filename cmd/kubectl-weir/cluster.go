@@ -93,14 +93,12 @@ func (c *connection) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// objects returns a client for one resource of Weir's API in the cluster. qps bounds its calls a second: 0 is the bound of
-// the library, -1 is none.
-func (c *connection) objects(resource string, qps float32) (dynamic.NamespaceableResourceInterface, error) {
+// objects returns a client for one resource of Weir's API in the cluster.
+func (c *connection) objects(resource string) (dynamic.NamespaceableResourceInterface, error) {
 	config, err := c.restConfig()
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	config.QPS = qps
 	kube, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)

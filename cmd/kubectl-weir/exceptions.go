@@ -106,7 +106,7 @@ type exceptions struct {
 }
 
 func (c *connection) exceptions(namespace string) (*exceptions, error) {
-	objects, err := c.objects("ratelimitexceptions", 0)
+	objects, err := c.objects("ratelimitexceptions")
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,32 +12,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/offline"
 )
 
-const (
-	// keyGroupsPage is how many key groups one call of the API server returns.
-	keyGroupsPage = 100
-	// shownChanges is how many changed keys are shown.
-	shownChanges = 20
-	// importPoll is how often an import asks whether the replicas have loaded the objects, which may be megabytes.
-	importPoll = time.Second
-	// concurrentApplies is how many objects an import applies at the same time.
-	concurrentApplies = 8
-)
+// shownChanges is how many changed keys are shown.
+const shownChanges = 20
 
 func newGroupsCommand(c *connection) *cobra.Command {
 	cmd := &cobra.Command{
@@ -70,7 +54,7 @@ func newGroupsListCommand(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := groups.list(cmd.Context())
+			all, _, err := groups.list(cmd.Context(), "")
 			if err != nil {
 				return &failure{err}
 			}
@@ -126,7 +110,7 @@ func (f *importFlags) changeOf(cmd *cobra.Command, c *connection, path string) (
 	if file.duplicates > 0 {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d duplicate keys are ignored.\n", file.duplicates)
 	}
-	all, err := groups.list(cmd.Context())
+	all, _, err := groups.list(cmd.Context(), "")
 	if err != nil {
 		return nil, nil, &failure{err}
 	}
@@ -290,116 +274,4 @@ func (c *groupChange) summary(dryRun bool) string {
 		return text + " (dry run)"
 	}
 	return text
-}
-
-// keyGroups is a client for the key groups of one Namespace.
-type keyGroups struct {
-	resource  dynamic.ResourceInterface
-	namespace string
-}
-
-func (c *connection) keyGroups() (*keyGroups, error) {
-	if c.address != "" {
-		return nil, errors.New("--address: the command reads and changes objects of a cluster")
-	}
-	namespace, err := c.namespace()
-	if err != nil {
-		return nil, err
-	}
-	// An import writes thousands of objects; the API server has its own flow control.
-	objects, err := c.objects("ratelimitkeygroups", -1)
-	if err != nil {
-		return nil, &failure{err}
-	}
-	return &keyGroups{resource: objects.Namespace(namespace), namespace: namespace}, nil
-}
-
-func (k *keyGroups) list(ctx context.Context) (all []v1alpha1.RateLimitKeyGroup, err error) {
-	for next := ""; ; {
-		page, err := k.resource.List(ctx, metav1.ListOptions{Limit: keyGroupsPage, Continue: next})
-		if err != nil {
-			return nil, err
-		}
-		for i := range page.Items {
-			group := v1alpha1.RateLimitKeyGroup{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(page.Items[i].Object, &group); err != nil {
-				return nil, err
-			}
-			all = append(all, group)
-		}
-		if next = page.GetContinue(); next == "" {
-			return all, nil
-		}
-	}
-}
-
-// make applies the changed objects, then removes the others.
-func (k *keyGroups) make(ctx context.Context, change *groupChange, dryRun bool) error {
-	applying, removing := metav1.ApplyOptions{FieldManager: fieldManager}, metav1.DeleteOptions{}
-	if dryRun {
-		applying.DryRun, removing.DryRun = []string{metav1.DryRunAll}, []string{metav1.DryRunAll}
-	}
-	appliers, applied := errgroup.WithContext(ctx)
-	appliers.SetLimit(concurrentApplies)
-	for _, group := range change.apply {
-		object := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": group.APIVersion, "kind": group.Kind,
-			"metadata": map[string]any{"name": group.Name, "labels": map[string]any{importedLabel: group.Spec.Group}},
-			"spec":     map[string]any{"group": group.Spec.Group, "keys": anyOf(group.Spec.Keys)},
-		}}
-		appliers.Go(func() error {
-			if _, err := k.resource.Apply(applied, group.Name, object, applying); err != nil {
-				return fmt.Errorf("%s: %w", group.Name, err)
-			}
-			return nil
-		})
-	}
-	if err := appliers.Wait(); err != nil {
-		return err
-	}
-	for _, name := range change.remove {
-		if err := k.resource.Delete(ctx, name, removing); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-func anyOf(keys []string) []any {
-	all := make([]any, len(keys))
-	for i, key := range keys {
-		all[i] = key
-	}
-	return all
-}
-
-// await waits until every replica has loaded the applied objects.
-func (k *keyGroups) await(ctx context.Context, progress io.Writer, change *groupChange) error {
-	waiting := map[string]bool{}
-	for _, group := range change.apply {
-		waiting[group.Name] = true
-	}
-	reason := "no leader has processed them"
-	err := pollLoaded(ctx, progress, "them", importPoll, func(ctx context.Context) (bool, error) {
-		if len(waiting) == 0 {
-			return true, nil
-		}
-		all, err := k.list(ctx)
-		if err != nil {
-			return false, err
-		}
-		for i := range all {
-			g := &all[i]
-			if isLoaded(g) {
-				delete(waiting, g.Name)
-			} else if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); waiting[g.Name] && c != nil && c.ObservedGeneration == g.Generation {
-				reason = g.Name + ": " + c.Message
-			}
-		}
-		return len(waiting) == 0, nil
-	})
-	if wait.Interrupted(err) {
-		return fmt.Errorf("the objects are stored, but not every replica has loaded %d of them after %s: %s", len(waiting), short(publishTimeout), reason)
-	}
-	return err
 }

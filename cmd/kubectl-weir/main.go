@@ -15,7 +15,8 @@
 //	shadow.go       shadow and enforce
 //	groups.go       groups: list, diff and import, from
 //	groupsfile.go     the keys of a file, to
-//	groupsplan.go     objects, in which a key is placed by its hash
+//	groupsplan.go     objects, in which a key is placed by its hash, with
+//	groupsclient.go   the calls of the API server
 //	raise.go        raise
 //	exceptions.go   exceptions, and exceptions prune
 //	lists.go        blocks, and what lists share

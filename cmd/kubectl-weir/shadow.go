@@ -114,7 +114,7 @@ type policies struct {
 }
 
 func (c *connection) policies(id string) (*policies, error) {
-	objects, err := c.objects("ratelimitpolicies", 0)
+	objects, err := c.objects("ratelimitpolicies")
 	if err != nil {
 		return nil, err
 	}
