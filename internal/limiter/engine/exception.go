@@ -5,6 +5,7 @@ package engine
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -17,7 +18,8 @@ type exception struct {
 	*plan.Exception
 
 	end      time.Time
-	variants variantCache // by the *variant of the policy whose numbers the exception replaces
+	last     atomic.Pointer[variant] // the one of variants that variantOf returned last
+	variants variantCache            // by the *variant of the policy whose numbers the exception replaces
 }
 
 // exceptions are the exceptions of one policy: for each key the one that ends last. They are immutable.
@@ -77,7 +79,12 @@ func (e *exception) variantOf(p *plan.Plan, v *variant) *variant {
 	if e == nil || e.exempts() {
 		return v
 	}
-	return e.variants.get(v, func() *variant { return e.newVariant(p, v) })
+	if last := e.last.Load(); last != nil && last.replaced == v {
+		return last // as for nearly every check of a key
+	}
+	found := e.variants.get(v, func() *variant { return e.newVariant(p, v) })
+	e.last.Store(found)
+	return found
 }
 
 func (e *exception) newVariant(p *plan.Plan, replaced *variant) *variant {

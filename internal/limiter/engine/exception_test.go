@@ -115,6 +115,23 @@ func TestExceptionsAndPoliciesComeOneByOne(t *testing.T) {
 	g.Expect(burst()).To(Equal("burst 3"))
 }
 
+// An exception changes the numbers of the override that each request selects, also if the requests of its key take turns.
+func TestAnExceptionFollowsTheOverrideOfEachRequest(t *testing.T) {
+	g := NewWithT(t)
+	reads := plan.Override{Name: "reads", When: `request.method == "GET"`, Action: plan.ActionLimit, Limits: []plan.LimitOverride{{Name: "daily", Threshold: 500}}}
+	f := newExceptionFixture()
+	f.Use(plan.NewSnapshotOf(1, []plan.Record{twoLimits(reads), exceptionFor("raised", "acme", burstOf(20))}))
+	for range 3 {
+		for method, daily := range map[string]string{"GET": "daily 500 reads raised", "POST": "daily 100 raised"} {
+			attributes := withKey("acme")
+			attributes.Method = method
+			d, err := f.Decide(t.Context(), &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: attributes})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(numbers(d)[1]).To(Equal(daily))
+		}
+	}
+}
+
 func TestOrderOfOverridesAndExceptions(t *testing.T) {
 	raised := exceptionFor("raised", "acme", burstOf(20))
 	for name, tc := range map[string]struct {
