@@ -36,7 +36,8 @@ const (
 )
 
 // BenchmarkKeyGroups imports 200,000 keys into three replicas with both halves, and one that only decides. It reports
-//   - the time from the start of the import until every object is Ready and every process decides by its last key,
+//   - the time from the start of the import until every object is Ready and every process decides by its last key, and the
+//     CPU time that the API server, these processes and the plugin take for it,
 //   - the time of one replaced key from the response of the API server until every process decides by it,
 //   - the time that processes take to start with these keys,
 //   - the memory of each of these processes beyond the memory of the same processes with one key: its peak, and what it
@@ -73,6 +74,36 @@ func measureKeys(b *testing.B, keys, objects int) map[string]memoryByRole {
 	all := start()
 	memory := map[string]memoryByRole{}
 
+	imported := c.importKeys(b, all, keys, objects)
+	took, key := c.timeKeyEdits(b, all)
+	memory["import"] = c.memoryOf(b, all)
+	for _, p := range all {
+		g.Expect(p.cmd.Process.Kill()).To(Succeed())
+	}
+
+	began := time.Now()
+	all = start()
+	awaitKey(g, all, key)
+	restarted := time.Since(began)
+	g.Eventually(c.leader(all), "30s").ShouldNot(BeNil())
+	c.timeKeyEdits(b, all)
+	memory["start"] = c.memoryOf(b, all)
+	if keys == keysAtScale {
+		for unit, took := range imported {
+			b.ReportMetric(took.Seconds(), unit)
+		}
+		b.ReportMetric(restarted.Seconds(), "s-to-start")
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	}
+	return memory
+}
+
+// importKeys imports the keys with the plugin and waits until all processes decide by them. It returns by unit how long this
+// took, and the CPU times.
+func (c *cluster) importKeys(b *testing.B, all []*process, keys, objects int) map[string]time.Duration {
+	b.Helper()
+	g := NewWithT(b)
 	file, list := filepath.Join(b.TempDir(), "keys.txt"), strings.Builder{}
 	for i := range keys {
 		_, _ = fmt.Fprintln(&list, tenantKey(i))
@@ -81,32 +112,28 @@ func measureKeys(b *testing.B, keys, objects int) map[string]memoryByRole {
 	plugin := filepath.Join(b.TempDir(), "kubectl-weir")
 	output, err := exec.Command("go", "build", "-o", plugin, "../kubectl-weir").CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(output))
-	began := time.Now()
-	output, err = exec.Command(plugin, "groups", "import", file, "--group", "gold", "--shards", strconv.Itoa(objects),
-		"-n", "shop", "--kubeconfig", c.kubeconfig).CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), string(output))
-	awaitKey(g, all, tenantKey(keys-1))
-	imported := time.Since(began)
-	took, key := c.timeKeyEdits(b, all)
-	memory["import"] = c.memoryOf(b, all)
-	for _, p := range all {
-		g.Expect(p.cmd.Process.Kill()).To(Succeed())
+	importing := exec.Command(plugin, "groups", "import", file, "--group", "gold", "--shards", strconv.Itoa(objects),
+		"-n", "shop", "--kubeconfig", c.kubeconfig)
+	pids := make([]int, len(all))
+	for i, p := range all {
+		pids[i] = p.cmd.Process.Pid
 	}
 
-	began = time.Now()
-	all = start()
-	awaitKey(g, all, key)
-	restarted := time.Since(began)
-	g.Eventually(c.leader(all), "30s").ShouldNot(BeNil())
-	c.timeKeyEdits(b, all)
-	memory["start"] = c.memoryOf(b, all)
-	if keys == keysAtScale {
-		b.ReportMetric(imported.Seconds(), "s-to-import")
-		b.ReportMetric(restarted.Seconds(), "s-to-start")
-		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-		b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	began, ofProcesses, ofAPIServer := time.Now(), testenv.CPUTime(b, pids...), c.apiServerCPUTime(g)
+	output, err = importing.CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), string(output))
+	awaitKey(g, all, tenantKey(keys-1))
+	return map[string]time.Duration{
+		"s-to-import":         time.Since(began),
+		"import-cpu-s":        testenv.CPUTime(b, pids...) - ofProcesses,
+		"import-api-cpu-s":    c.apiServerCPUTime(g) - ofAPIServer,
+		"import-plugin-cpu-s": importing.ProcessState.UserTime() + importing.ProcessState.SystemTime(),
 	}
-	return memory
+}
+
+// apiServerCPUTime returns the CPU time of the API server so far.
+func (c *cluster) apiServerCPUTime(g *WithT) time.Duration {
+	return time.Duration(c.apiServerMetric(g, "^process_cpu_seconds_total ") * float64(time.Second))
 }
 
 // tenantKey returns the key with the number, of 20 characters.

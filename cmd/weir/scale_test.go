@@ -167,10 +167,14 @@ func BenchmarkStandaloneStart(b *testing.B) {
 
 // statusPatches returns how many status patches the API server has served.
 func (c *cluster) statusPatches(g *WithT) float64 {
+	return c.apiServerMetric(g, `^apiserver_request_total{.*resource="ratelimitpolicies".*subresource="status".*verb="PATCH"`)
+}
+
+// apiServerMetric returns the sum of the series of the API server that match the pattern.
+func (c *cluster) apiServerMetric(g *WithT, pattern string) float64 {
 	client, err := rest.HTTPClientFor(c.api.Config)
 	g.Expect(err).NotTo(HaveOccurred())
-	return sumOf(g, client, strings.TrimSuffix(c.api.Config.Host, "/")+"/metrics",
-		`^apiserver_request_total{.*resource="ratelimitpolicies".*subresource="status".*verb="PATCH"`)
+	return sumOf(g, client, strings.TrimSuffix(c.api.Config.Host, "/")+"/metrics", pattern)
 }
 
 // sumOf returns the sum of the series that match the pattern.
