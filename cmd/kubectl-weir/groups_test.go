@@ -175,6 +175,16 @@ func TestGroupsOfACluster(t *testing.T) {
 	g.Expect(json.Unmarshal([]byte(succeed(0, "list", "-o", "json")), &groups)).To(Succeed())
 	g.Expect(groups.Groups).To(ConsistOf(HaveKeyWithValue("keys", BeEquivalentTo(2))))
 
+	t.Run("an object of another manager", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Expect(api.Create(t.Context(), &v1alpha1.RateLimitKeyGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "tin-0-of-1"},
+			Spec:       v1alpha1.RateLimitKeyGroupSpec{Group: "iron", Keys: []string{"hooli"}},
+		})).To(Succeed())
+		code, _, complaint := command(t, "groups", "import", file, "--column", "tenant", "--group", "tin", "--shards", "1", "-n", "shop")
+		g.Expect(code).To(Equal(1))
+		g.Expect(complaint).To(And(ContainSubstring("error: tin-0-of-1: Apply failed with 2 conflicts"), ContainSubstring(".spec.keys")))
+	})
 	t.Run("what fails", func(t *testing.T) {
 		g := NewWithT(t)
 		for want, args := range map[string][]string{
