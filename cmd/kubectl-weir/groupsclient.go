@@ -92,7 +92,7 @@ func (k *keyGroups) list(ctx context.Context, selector string) (all []v1alpha1.R
 
 // make applies the changed objects, then removes the others.
 func (k *keyGroups) make(ctx context.Context, change *groupChange, dryRun bool) error {
-	// The API server refuses unknown fields in any apply. To validate them too, it would parse the keys once more.
+	// The API server rejects unknown fields in any apply. To validate them too, it would parse the keys once more.
 	applying, removing := &metav1.PatchOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationIgnore}, &metav1.DeleteOptions{}
 	if dryRun {
 		applying.DryRun, removing.DryRun = []string{metav1.DryRunAll}, []string{metav1.DryRunAll}
