@@ -45,9 +45,9 @@ type Store interface {
 // Block or Unblock on any replica that has the same Redis. While Redis does not answer, cached
 // denials hold, and deny every chain with the same policy and key.
 //
-// A cached denial asks Redis again with one call a second, or less often if there are too many denials: at most one
-// answer in twenty asks, but at least 100 a second, and each denial after 30 seconds. Before that the cache itself asks
-// for a denial that still answers.
+// A cached denial asks Redis again with one call a second, or less often if there are more than 100 denials: those that have
+// waited longest ask, 100 a second, and each after 30 seconds. Before that the cache itself asks for a denial that still
+// answers.
 type Cache struct {
 	store Store
 	now   func() time.Time
@@ -71,7 +71,6 @@ type Dropper interface {
 type denialShard struct {
 	mu      sync.Mutex
 	denials map[uint64]*denial
-	answers atomic.Int64 // from memory
 }
 
 // New returns an empty cache in front of the store. now is the clock that measures the
@@ -81,16 +80,8 @@ func New(store Store, now func() time.Time) *Cache {
 	for i := range c.shards {
 		c.shards[i].denials = map[uint64]*denial{}
 	}
-	c.rechecks = rechecks{answered: c.answered, refilled: now()}
+	c.rechecks.refilled = now()
 	return c
-}
-
-// answered returns the number of answers from memory.
-func (c *Cache) answered() (n int64) {
-	for i := range c.shards {
-		n += c.shards[i].answers.Load()
-	}
-	return n
 }
 
 // Evaluate decides the call from memory or with the store. It returns what Store.Evaluate
@@ -176,7 +167,6 @@ func (s *denialShard) find(id uint64, call *quota.Call, changes uint64, now time
 		d.checked = now
 	} else {
 		d.answered = true
-		s.answers.Add(1)
 	}
 	return d, recheck
 }

@@ -14,9 +14,8 @@ const (
 	// budget of all denials allows. This is how long a lifted denial can stay in a replica that missed the message.
 	minRecheckAge = time.Second
 	maxRecheckAge = 30 * time.Second
-	// The budget is one recheck in answersPerRecheck answers from memory, at least minRechecks a second.
-	answersPerRecheck = 20
-	minRechecks       = 100
+	// rechecksPerSecond is the budget. Redis answers each alone, and its caller waits; renew.go asks at less cost.
+	rechecksPerSecond = 100
 	// While the budget is used up, the age grows by ageGrowth each agePeriod; it falls back to minRecheckAge within
 	// ageFall.
 	agePeriod = 100 * time.Millisecond
@@ -27,14 +26,11 @@ const (
 // rechecks is the budget of the denials that ask Redis again. If it does not suffice for all, the oldest ask: the age
 // from which a denial does follows the budget.
 type rechecks struct {
-	// answered returns the number of answers from memory so far.
-	answered func() int64
-	age      atomic.Pointer[recheckAge]
+	age atomic.Pointer[recheckAge]
 
 	mu       sync.Mutex
 	budget   float64 // rechecks that may begin now, at most a second's
 	refilled time.Time
-	counted  int64 // of answered, when refilled
 }
 
 // recheckAge is the age from which a denial asks again.
@@ -83,10 +79,8 @@ func (r *rechecks) refill(now time.Time) {
 	if passed < time.Millisecond {
 		return
 	}
-	answered := r.answered()
-	second := max(minRechecks, float64(answered-r.counted)/answersPerRecheck/passed.Seconds())
-	r.budget = min(r.budget+second*passed.Seconds(), second)
-	r.refilled, r.counted = now, answered
+	r.budget = min(r.budget+rechecksPerSecond*passed.Seconds(), rechecksPerSecond)
+	r.refilled = now
 }
 
 // raiseAge raises the age, so that fewer denials ask. The caller holds the lock.

@@ -1,5 +1,5 @@
 -- lean: decides checks without the general code, if they are by one policy whose limits all have functions
--- in the table lean. The general code decides:
+-- in the table lean; of peeks only those that are denied. The general code decides:
 --   - checks of blocked keys, and some of keys with holds, see hold_lean.lua
 --   - denied checks that write
 --   - checks whose values have another form
@@ -30,7 +30,7 @@ local function lean_check(run, at, cost_at)
   if values[at + 1] then return nil end
   local summary = run.keeps_holds and values[at + 2]
   at = at + run.entry_values
-  if summary then return lean_check_beside_holds(run, at, cost_at, summary) end
+  if summary then return not run.peeks and lean_check_beside_holds(run, at, cost_at, summary) or nil end
   local text, before_key, n = ARGV[cost_at], run.before_key + at, replied + 1
   local cost = lean_cost(run, text)
   for i = 1, #limits do
@@ -42,6 +42,7 @@ local function lean_check(run, at, cost_at)
   end
   if run.only_known and not known then return nil end
   if not admitted then return run.denies and lean_deny(run, at, cost) or nil end
+  if run.peeks then return nil end
   replies[n] = known and REPORT_SHORT or REPORT_SHORT + REPORT_BEGAN
   for i = 1, #limits do
     local limit = limits[i]
@@ -87,6 +88,7 @@ local function lean_prepare(before_key, before_arg)
     cost_at = before_call_args + (band(flags, RUN_DRAWS) ~= 0 and 2 or 1), -- a draw comes before the cost
     last_arg = before_call_args + (same_args and call_args or calls * call_args),
     denies = band(entry_flags, ENTRY_ATTEMPTS + ENTRY_BLOCKS) == 0, -- neither counts attempts nor blocks
+    peeks = band(entry_flags, ENTRY_PEEK) ~= 0,
     only_known = band(entry_flags, ENTRY_ONLY_KNOWN) ~= 0,
     keeps_holds = keeps_holds, keep_after_end = keep_after_end,
     limits = limits, entry_values = keeps_holds and 2 or 1, -- the block and the holds, before the values of the limits

@@ -105,7 +105,7 @@ func (p *pending) isLean() bool {
 		return false
 	}
 	e := &p.call.Entries[0]
-	return e.Action == quota.Check && !e.Peek && preparedOf(e.Policy).isLean
+	return e.Action == quota.Check && preparedOf(e.Policy).isLean
 }
 
 // equals reports whether the two calls differ only in costs and draws.
