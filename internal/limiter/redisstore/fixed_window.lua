@@ -140,11 +140,12 @@ algorithms.fw = {
 
   receipt = window_end,
 
-  -- Refunds only the window that was charged, not a later one. Windows under 5 ms
-  -- are too short to distinguish and expire on their own.
+  -- Refunds only the window that was charged, not a later one, which ends at least a window later, or less after a
+  -- reset. The end is not exact: a busy machine may halt Redis between TIME and PTTL. Windows under 5 ms are too short
+  -- to distinguish and expire on their own.
   refund = function(entry, limit, charged_end)
     if limit.used == 0 or limit.window < 5 then return end
-    if math.abs(window_end(entry, limit) - charged_end) > 3 then return end
+    if math.abs(window_end(entry, limit) - charged_end) > min(50, limit.window / 2) then return end
     if limit.used > entry.cost then
       add_to_value(limit.key, -entry.cost)
     else
