@@ -174,6 +174,7 @@ func compareEnvoy(b *testing.B, s *section) {
 		{Name: "no limiter"},
 		{Name: "Weir, `ratelimit`", Filter: "ratelimit", target: weir},
 		{Name: "Weir, `ext_authz`", Filter: "ext_authz", target: weir},
+		{Name: "no-op service, `ratelimit`", Filter: "ratelimit", target: noopTarget(b, plainNoop, noopPlain, nil)},
 	}
 	if *ratelimitBin != "" {
 		routes = append(routes, &route{Name: peerName, Filter: "ratelimit", target: ratelimitTarget(b)})
@@ -200,7 +201,9 @@ func compareEnvoy(b *testing.B, s *section) {
 	}
 	s.note("Requests arrive at random times, at half of the lowest throughput of the rows, and their latency counts from\n" +
 		"the time when they were due. One Envoy with one worker serves all rows, and is the upstream, too. What a row\n" +
-		"adds is its percentile without the one of the first row in the same round. All share the cores with the callers.")
+		"adds is its percentile without the one of the first row in the same round. All share the cores with the callers.\n" +
+		"The no-op service, with the default options of gRPC's library, answers without deciding: no limiter over gRPC in Go\n" +
+		"adds less.")
 }
 
 // halfOfLowest sets the rate of all loads to half of the lowest throughput among them.
