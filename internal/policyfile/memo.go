@@ -32,8 +32,8 @@ type rule struct {
 	results atomic.Int64
 }
 
-// step is what a rule does after it has read some fields: it reads another one, or it holds. It depends on nothing but what it has
-// read, so equal outcomes lead to the same step.
+// step is a step of the evaluation of a rule, after the reads of some fields: the read of another field, or the end, where the rule
+// holds. It depends on the outcomes of these reads alone, so equal outcomes lead to the same step.
 type step struct {
 	field string   // which it reads
 	next  sync.Map // from the outcome of the read to *step
@@ -178,7 +178,7 @@ func (r *recorder) record(name string, isText bool) {
 	r.reads = append(r.reads, read{field: name, outcome: value})
 }
 
-// all returns the object for what reads more than one field.
+// all returns the object for an operation on the whole object, whose reads are not recorded.
 func (r *recorder) all() traits.Mapper {
 	r.incomplete = true
 	return r.object

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A document means what it means to kubectl, which decodes it through JSON.
+// The content of a document is equal to the content that kubectl decodes through JSON.
 func TestContentIsAsKubectlReadsIt(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":                     "# only a comment",

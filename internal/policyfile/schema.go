@@ -127,7 +127,7 @@ func (s *resourceSchema) validate(ctx context.Context, object map[string]any) fi
 	return errs
 }
 
-// fits fills in the defaults of the schema and reports whether the object is known to be valid but for its rules.
+// fits fills in the defaults of the schema and reports whether the object is known to be valid. It does not evaluate the rules.
 func (s *resourceSchema) fits(object map[string]any) bool {
 	defaulting.Default(object, s.defaults)
 	return s.form.fits(object) && len(unknownMetadata(object)) == 0 && len(validateName(object)) == 0

@@ -76,7 +76,7 @@ func compareWithModel(t *testing.T, clock storetest.Clock, open func(*testing.T)
 }
 
 // renewAnswering renews all denials that have answered, whatever their age, and returns their number. The model gets the
-// same peeks, which spend what has ended.
+// same peeks, since a peek spends ended holds.
 func renewAnswering(t *testing.T, c *Cache, model *storetest.Subject) int {
 	t.Helper()
 	answering := map[uint64]*denial{}

@@ -63,9 +63,6 @@ func renewAge(id uint64) time.Duration {
 
 // renew asks Redis about the denials, and stops at the first error: the others ask later.
 func (c *Cache) renew(ctx context.Context, denials map[uint64]*denial) {
-	if len(denials) == 0 {
-		return
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxRenewals)
 	for id, d := range denials {

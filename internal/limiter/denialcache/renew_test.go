@@ -62,7 +62,7 @@ func TestDenialsAreRenewed(t *testing.T) {
 	c.rechecks.age.Store(&recheckAge{maxRecheckAge, c.now()})
 	g.Expect(c.asks(keys)).To(BeZero())
 	c.clock.Advance(maxRecheckAge)
-	g.Expect(c.asks(keys)).To(Equal(keys), "of which nothing asked for so long")
+	g.Expect(c.asks(keys)).To(Equal(keys), "after maxRecheckAge without a renewal")
 }
 
 // A denial that no caller meets asks nothing.
@@ -78,7 +78,7 @@ func TestUnusedDenialsAreNotRenewed(t *testing.T) {
 	g.Expect(c.due(c.shards[:], c.now())).To(BeEmpty())
 }
 
-// A renewal spends nothing of what it finds free, and a denial that has ended is dropped.
+// A renewal drops the denial of a key that was reset, and spends nothing of its quota.
 func TestRenewalsFindWhatWasLifted(t *testing.T) {
 	g := NewWithT(t)
 	c := newCached(t)

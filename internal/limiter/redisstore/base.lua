@@ -71,11 +71,3 @@ end
 --   wait(limit, key, cost) the microseconds until the cost fits, the units that are used then, and
 --                          the microseconds until none are; nil leaves the call to the general code
 local lean = {}
-
--- The number of a cost. Caches it, since most calls of a run have the same.
-local function lean_cost(run, text)
-  if text ~= run.cost_text then run.cost_text, run.cost = text, tonumber(text) end
-  return run.cost
-end
-
-local lean_check_beside_holds -- of hold_lean.lua

@@ -7,12 +7,12 @@ local function after_last_hold(limit, held, last_end, reset_after)
   return max(reset_after, last_end + limit.window * 1000)
 end
 
--- As lean_check, of a key with holds, of which it gets the summary. The general code decides also if a hold may have
--- ended, if the check is denied, and if it starts a window, which the holds record.
+-- As lean_check, of a key with holds, of which it gets the summary. The general code decides also peeks, and if a hold may
+-- have ended, if the check is denied, and if it starts a window, which the holds record.
 lean_check_beside_holds = function(run, at, cost_at, summary)
   local _, held, open, earliest, until_time = cmsgpack.unpack_limit(summary, 4, 0)
   local now = server_time()
-  if not until_time or earliest <= now then return nil end
+  if run.peeks or not until_time or earliest <= now then return nil end
   local limits, values, text = run.limits, run.values, ARGV[cost_at]
   local cost, before_key = lean_cost(run, text), run.before_key + at
   for i = 1, #limits do

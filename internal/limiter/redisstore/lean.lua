@@ -7,6 +7,14 @@
 -- The replies, see batch.lua, and the number of their values.
 local replies, replied = {}, 0
 
+-- The number of a cost. Caches it, since most calls of a run have the same.
+local function lean_cost(run, text)
+  if text ~= run.cost_text then run.cost_text, run.cost = text, tonumber(text) end
+  return run.cost
+end
+
+local lean_check_beside_holds -- of hold_lean.lua, in a program with holds
+
 -- The reply to a call that is denied, and writes nothing; nil leaves it to the general code.
 local function lean_deny(run, at, cost)
   local limits, reply = run.limits, { VERDICT_DENIED }
@@ -30,7 +38,7 @@ local function lean_check(run, at, cost_at)
   if values[at + 1] then return nil end
   local summary = run.keeps_holds and values[at + 2]
   at = at + run.entry_values
-  if summary then return not run.peeks and lean_check_beside_holds(run, at, cost_at, summary) or nil end
+  if summary then return lean_check_beside_holds(run, at, cost_at, summary) end
   local text, before_key, n = ARGV[cost_at], run.before_key + at, replied + 1
   local cost = lean_cost(run, text)
   for i = 1, #limits do

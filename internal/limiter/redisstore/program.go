@@ -50,11 +50,10 @@ const generalCode = "--[[general code]]"
 
 // assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
-	lean := filesOf(set, func(b *binding) []string { return b.lean })
+	lean := append(filesOf(set, func(b *binding) []string { return b.lean }), "lean.lua")
 	if set&holdsBit != 0 {
 		lean = append(lean, "hold_lean.lua")
 	}
-	lean = append(lean, "lean.lua")
 	general := textOf(append(generalFiles(set), "decide.lua")...)
 	return newProgram(baseText(set), textOf(lean...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Bounds of what all processes together do in one period to find each other. Each of N processes finds N, so without them the cost
-// to Redis would rise with the square of their number.
+// Bounds of the surveys that all processes together make in one period. Each of N processes reads N reports, so the cost to Redis of
+// unbounded surveys would rise with the square of their number.
 const (
 	// surveysPerPeriod is how many of them find all others.
 	surveysPerPeriod = 32
