@@ -10,17 +10,34 @@ import (
 	"strings"
 )
 
+// AddMaster adds a master without slots, and waits until all nodes know it. It stays a master when its last slot moves away. The
+// nodes of the cluster then include it.
+func (c *RedisCluster) AddMaster() *Redis {
+	c.tb.Helper()
+	first := c.Nodes[0]
+	master := &Redis{tb: c.tb, program: redisServer, args: append(slices.Clip(first.args), "--cluster-allow-replica-migration", "no")}
+	c.join(master, first)
+	c.AwaitOK()
+	return master
+}
+
+// join starts the node and introduces it to another one.
+func (c *RedisCluster) join(node, other *Redis) {
+	c.tb.Helper()
+	node.launch(true)
+	c.clients[node] = newNodeClient(c.tb, node)
+	c.ids[c.must(node, "CLUSTER", "MYID").(string)] = node
+	c.Nodes = append(c.Nodes, node)
+	c.must(node, "CLUSTER", "MEET", hostOf(other.Addr), portOf(other.Addr), portOf(other.bus))
+}
+
 // AddReplica adds a replica of the master, which takes its place when it fails, and waits until it
 // has all data. The nodes of the cluster then include it.
 func (c *RedisCluster) AddReplica(master *Redis) *Redis {
 	c.tb.Helper()
 	replica := &Redis{tb: c.tb, program: redisServer, args: append(slices.Clip(master.args),
 		"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0")}
-	replica.launch(true)
-	c.clients[replica] = newNodeClient(c.tb, replica)
-	c.ids[c.must(replica, "CLUSTER", "MYID").(string)] = replica
-	c.Nodes = append(c.Nodes, replica)
-	c.must(replica, "CLUSTER", "MEET", hostOf(master.Addr), portOf(master.Addr), portOf(master.bus))
+	c.join(replica, master)
 	await(c.tb, "the master to be known", func() error {
 		_, err := c.do(replica, "CLUSTER", "REPLICATE", c.id(master))
 		return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,6 +232,45 @@ func TestClusterWhileSlotsMove(t *testing.T) {
 		}
 	}
 	g.Expect(admitted).To(Equal(200))
+}
+
+// While slots move to a node that is added, and to others, streams over keys on two nodes hold both keys or none, and each key counts
+// each cost once.
+func TestClusterReservationsWhileSlotsMove(t *testing.T) {
+	cluster := testenv.StartRedisCluster(t)
+	store, keys := clusterStore(t, cluster)
+	nodes := []*testenv.Redis{cluster.AddMaster(), cluster.Nodes[2], cluster.Nodes[0]}
+	for i, a := range storetest.Holding() {
+		t.Run(string(a), func(t *testing.T) {
+			g := NewWithT(t)
+			s := &storetest.Streams{Keys: keys[:2]}
+			for _, role := range []string{"user", "tenant"} {
+				s.Policies = append(s.Policies, storetest.ReservingPolicy(fmt.Sprint("moving-", role, i), storetest.WideLimit(a)))
+			}
+			var wait sync.WaitGroup
+			var moved atomic.Bool
+			for range 8 {
+				wait.Go(func() {
+					for !moved.Load() {
+						s.Stream(t, store)
+					}
+				})
+			}
+			for _, node := range nodes {
+				for _, key := range s.Keys {
+					spent := s.Spent.Load()
+					g.Eventually(s.Spent.Load, "10s").Should(BeNumerically(">", spent), "streams while the slot has an owner")
+					cluster.Migrate(cluster.Slot("{"+string(key)+"}"), node)
+				}
+			}
+			moved.Store(true)
+			wait.Wait()
+			g.Expect(s.Mistakes.Load()).To(BeZero())
+			for i := range s.Policies {
+				storetest.ExpectUsed(t, store, s.Policies[i], s.Keys[i], s.Spent.Load())
+			}
+		})
+	}
 }
 
 // A node that hangs stops only the callers whose keys it has, and these only until its breaker

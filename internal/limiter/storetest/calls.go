@@ -25,6 +25,15 @@ func SlowLimit(algorithm quota.Algorithm, size int64) quota.Limit {
 	return l
 }
 
+// WideLimit returns a limit with more units than a test spends. A unit of a bucket returns after a minute.
+func WideLimit(algorithm quota.Algorithm) quota.Limit {
+	l := SlowLimit(algorithm, 100_000_000)
+	if l.Threshold == 1 {
+		l.Window = time.Minute
+	}
+	return l
+}
+
 // Blocking returns the limit with blocks of an hour.
 func Blocking(l quota.Limit) quota.Limit {
 	l.Block = time.Hour
