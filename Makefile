@@ -253,6 +253,7 @@ scale: ## Measure cold start, memory and edits with 1,000 to 20,000 policies, 20
 	go test ./internal/limiter/registry -run '^$$' -bench 'BenchmarkReplicas|BenchmarkRollouts' -benchtime 200x -timeout 1h \
 		$(if $(UPDATE),-plot "$(CURDIR)/$(UPDATE)/replicas.svg")
 	go test ./internal/limiter/registry -run '^$$' -bench BenchmarkHeartbeats -benchtime 5000x
+	go test ./internal/limiter/registry -run '^$$' -bench BenchmarkFailover -benchtime 50x -timeout 30m
 
 .PHONY: bench-compare
 bench-compare: ## Compare Weir with no-op services, 20 minutes (SECTIONS=names ROUNDS=6); UPDATE=docs writes docs/performance.md.

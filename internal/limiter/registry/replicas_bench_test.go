@@ -22,6 +22,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 var plotFile = flag.String("plot", "", "file for the plot of BenchmarkReplicas, in SVG (default: none)")
@@ -39,8 +41,10 @@ type redisUse struct {
 }
 
 // use reads the counters of the server.
-func (c *cluster) use() (u redisUse) {
-	info := c.client.Info(c.tb.Context(), "cpu", "stats").Val()
+func (c *cluster) use() redisUse { return c.useOf(c.client) }
+
+func (c *cluster) useOf(client redis.UniversalClient) (u redisUse) {
+	info := client.Info(c.tb.Context(), "cpu", "stats").Val()
 	for lines := bufio.NewScanner(strings.NewReader(info)); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), ":")
 		number, _ := strconv.ParseFloat(value, 64)
@@ -211,6 +215,63 @@ func (f *benchFleet) timed(do func()) (seconds float64, use redisUse) {
 	seconds = time.Since(start).Seconds()
 	after := f.use()
 	return seconds, redisUse{cpu: after.cpu - before.cpu, bytes: after.bytes - before.bytes}
+}
+
+// BenchmarkFailover measures live replicas with 100 plans behind Sentinels, each with connections of its own. Every second one is of a
+// release that reads one version less, as in a rollout. It reports
+//   - the time from an edit until the last replica has loaded it,
+//   - the time from a failover until the last replica has loaded an edit from the new master, and what that costs this master.
+func BenchmarkFailover(b *testing.B) {
+	for _, n := range []int{10, 100} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) { benchmarkFailover(b, n) })
+	}
+}
+
+func benchmarkFailover(b *testing.B, n int) {
+	b.Helper()
+	sentinel := testenv.StartRedisSentinel(b, testenv.SentinelOptions{})
+	c := newClusterBy(b, func() (redis.UniversalClient, error) { return redisclient.New(sentinel.URL, 10*time.Second) })
+	c.SetDefaultEventuallyTimeout(2 * time.Minute)
+	l, replicas := c.leadSynced(makePlans(plansOfFleet)...), make([]*replica, n)
+	for i := range replicas {
+		replicas[i] = c.watchWith(WatcherOptions{
+			Installation: NewInstallation(testOwner, ""), Replica: fmt.Sprintf("replica-%04d", i), Logger: slog.New(slog.DiscardHandler),
+		}, [][]format{supported, formatsOf(plan.Version - 1)}[i%2])
+		<-time.After(5 * time.Millisecond) // they share the CPUs of one machine
+	}
+	c.Eventually(func() int { return l.enforcedCounts("shop/p7")[1] }).Should(Equal(n))
+	threshold := int64(5)
+	edit := func() {
+		threshold++
+		c.Eventually(func() error { return l.Set(b.Context(), makePlan("p7", threshold), plan.SetOptions{}) }).Should(Succeed())
+		for _, r := range replicas {
+			for r.threshold("shop/p7") != threshold {
+				<-time.After(time.Millisecond)
+			}
+		}
+	}
+	var took []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		edit()
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+
+	next := sentinel.Client(sentinel.Nodes[1])
+	before, start := c.useOf(next), time.Now()
+	sentinel.Promote()
+	promoted := time.Since(start)
+	edit()
+	after := c.useOf(next)
+	b.ReportMetric(0, "ns/op")
+	for unit, value := range map[string]float64{
+		"loaded-p50-ms": milliseconds(took[len(took)/2]), "loaded-p99-ms": milliseconds(took[len(took)*99/100]),
+		"promoted-s": promoted.Seconds(), "failover-s": time.Since(start).Seconds(),
+		"failover-redis-s": after.cpu - before.cpu, "failover-MB": (after.bytes - before.bytes) / 1e6,
+	} {
+		b.ReportMetric(value, unit)
+	}
 }
 
 // BenchmarkHeartbeats measures the CPU time and the network of Redis for one heartbeat, and for finding all processes, beside
