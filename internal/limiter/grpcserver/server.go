@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"runtime/debug"
@@ -206,8 +207,13 @@ func (s *Server) recoverPanic(ctx context.Context, request any, info *grpc.Unary
 // protocol implements listen.Server.
 type protocol struct{ *Server }
 
-// Serve implements listen.Server.
-func (p protocol) Serve(listener net.Listener) error { return p.grpc.Serve(listener) }
+// Serve implements listen.Server. That Shutdown came first is no error.
+func (p protocol) Serve(listener net.Listener) error {
+	if err := p.grpc.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
 
 // Drain implements listen.Server.
 func (p protocol) Drain() { p.health.Shutdown() }

@@ -59,6 +59,18 @@ func serve(t *testing.T, services ...grpcserver.Service) *grpc.ClientConn {
 	return conn
 }
 
+// A server whose context ends while it starts ends without an error.
+func TestServerEndsWhileItStarts(t *testing.T) {
+	g := NewWithT(t)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 100 {
+		server := grpcserver.New(grpcserver.Options{Address: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+		g.Expect(server.Bind(t.Context())).To(Succeed())
+		g.Expect(server.Start(ended)).To(Succeed())
+	}
+}
+
 func TestPanicEndsOneCall(t *testing.T) {
 	g := NewWithT(t)
 	client := ratelimitv3.NewRateLimitServiceClient(serve(t, echo{}))
