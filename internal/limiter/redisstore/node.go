@@ -21,7 +21,7 @@ const (
 	// maxQueued bounds the calls that wait for a node. More would not be decided in time.
 	maxQueued = 4096
 	// maxSends bounds how often a call is sent that a node rejects without running it.
-	maxSends = 4
+	maxSends = 5
 	// resendPause is the wait before a rejected call is sent again; it doubles each time.
 	resendPause = 2 * time.Millisecond
 	// maxYields bounds how often a batch waits for callers that are ready to run.
