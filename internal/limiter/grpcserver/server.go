@@ -207,7 +207,7 @@ func (s *Server) recoverPanic(ctx context.Context, request any, info *grpc.Unary
 // protocol implements listen.Server.
 type protocol struct{ *Server }
 
-// Serve implements listen.Server. That Shutdown came first is no error.
+// Serve implements listen.Server. It returns nil if Shutdown came first.
 func (p protocol) Serve(listener net.Listener) error {
 	if err := p.grpc.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
