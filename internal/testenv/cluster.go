@@ -60,10 +60,7 @@ func StartRedisClusterOf(tb testing.TB, masters int, args ...string) *RedisClust
 	args = append([]string{"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10)}, args...)
 	for i := range masters {
 		node := &Redis{tb: tb, program: redisServer, args: args, env: env}
-		node.launch(true)
-		c.Nodes = append(c.Nodes, node)
-		c.clients[node] = newNodeClient(tb, node)
-		c.ids[c.must(node, "CLUSTER", "MYID").(string)] = node
+		c.launch(node)
 		c.must(node, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		c.must(node, "CLUSTER", "ADDSLOTSRANGE", clusterSlots*i/masters, clusterSlots*(i+1)/masters-1)
 	}
@@ -74,6 +71,15 @@ func StartRedisClusterOf(tb testing.TB, masters int, args ...string) *RedisClust
 	c.AwaitOK()
 	c.URL = clusterURL(c.Nodes)
 	return c
+}
+
+// launch starts the node and adds it to the nodes of the cluster. The others do not know it yet.
+func (c *RedisCluster) launch(node *Redis) {
+	c.tb.Helper()
+	node.launch(true)
+	c.Nodes = append(c.Nodes, node)
+	c.clients[node] = newNodeClient(c.tb, node)
+	c.ids[c.must(node, "CLUSTER", "MYID").(string)] = node
 }
 
 func clusterURL(nodes []*Redis) string {

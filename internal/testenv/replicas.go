@@ -24,10 +24,7 @@ func (c *RedisCluster) AddMaster() *Redis {
 // join starts the node and introduces it to another one.
 func (c *RedisCluster) join(node, other *Redis) {
 	c.tb.Helper()
-	node.launch(true)
-	c.clients[node] = newNodeClient(c.tb, node)
-	c.ids[c.must(node, "CLUSTER", "MYID").(string)] = node
-	c.Nodes = append(c.Nodes, node)
+	c.launch(node)
 	c.must(node, "CLUSTER", "MEET", hostOf(other.Addr), portOf(other.Addr), portOf(other.bus))
 }
 

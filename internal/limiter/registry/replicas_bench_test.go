@@ -41,10 +41,8 @@ type redisUse struct {
 }
 
 // use reads the counters of the server.
-func (c *cluster) use() redisUse { return c.useOf(c.client) }
-
-func (c *cluster) useOf(client redis.UniversalClient) (u redisUse) {
-	info := client.Info(c.tb.Context(), "cpu", "stats").Val()
+func (c *cluster) use(server redis.UniversalClient) (u redisUse) {
+	info := server.Info(c.tb.Context(), "cpu", "stats").Val()
 	for lines := bufio.NewScanner(strings.NewReader(info)); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), ":")
 		number, _ := strconv.ParseFloat(value, 64)
@@ -141,10 +139,8 @@ func benchmarkReplicas(b *testing.B, n int) point {
 	f, p := startFleet(b, n), point{replicas: n}
 	const idle = 20 * time.Second
 	<-time.After(idle) // all have begun to find each other less often
-	before, start := f.use(), time.Now()
-	<-time.After(idle)
-	after, took := f.use(), time.Since(start).Seconds()
-	p.cpu, p.megabytes = 100*(after.cpu-before.cpu)/took, (after.bytes-before.bytes)/took/1e6
+	took, use := f.timed(f.client, func() { <-time.After(idle) })
+	p.cpu, p.megabytes = 100*use.cpu/took, use.bytes/took/1e6
 	b.Logf("idle: %.2f %% of a core of Redis, %.3f MB/s", p.cpu, p.megabytes)
 
 	var toLoad, toKnow []time.Duration
@@ -165,8 +161,8 @@ func benchmarkReplicas(b *testing.B, n int) point {
 	p.loadedP99, p.knownP99 = milliseconds(toLoad[len(toLoad)*99/100]), milliseconds(toKnow[len(toKnow)*99/100])
 
 	var burst, wiped, restored redisUse
-	p.burst, burst = f.timed(func() { f.awaitRevision(f.edits(burstOfFleet)) })
-	p.wiped, wiped = f.timed(func() {
+	p.burst, burst = f.timed(f.client, func() { f.awaitRevision(f.edits(burstOfFleet)) })
+	p.wiped, wiped = f.timed(f.client, func() {
 		next := f.header().revision + 1
 		f.Expect(f.client.FlushAll(b.Context()).Err()).To(Succeed())
 		f.awaitRevision(next)
@@ -175,7 +171,7 @@ func benchmarkReplicas(b *testing.B, n int) point {
 	f.redis.Stop()
 	f.redis.Start()
 	f.Eventually(func() error { return f.client.Ping(b.Context()).Err() }).Should(Succeed())
-	p.restored, restored = f.timed(func() { f.awaitRevision(next) })
+	p.restored, restored = f.timed(f.client, func() { f.awaitRevision(next) })
 
 	b.ReportMetric(0, "ns/op")
 	for unit, value := range map[string]float64{
@@ -208,12 +204,12 @@ func (f *benchFleet) edits(n int) (last int64) {
 	return newest.Load()
 }
 
-// timed returns the seconds that f takes, and what Redis uses meanwhile.
-func (f *benchFleet) timed(do func()) (seconds float64, use redisUse) {
-	before, start := f.use(), time.Now()
+// timed returns the seconds that do takes, and what the server uses meanwhile.
+func (c *cluster) timed(server redis.UniversalClient, do func()) (seconds float64, use redisUse) {
+	before, start := c.use(server), time.Now()
 	do()
 	seconds = time.Since(start).Seconds()
-	after := f.use()
+	after := c.use(server)
 	return seconds, redisUse{cpu: after.cpu - before.cpu, bytes: after.bytes - before.bytes}
 }
 
@@ -258,17 +254,18 @@ func benchmarkFailover(b *testing.B, n int) {
 	}
 	slices.Sort(took)
 
-	next := sentinel.Client(sentinel.Nodes[1])
-	before, start := c.useOf(next), time.Now()
-	sentinel.Promote()
-	promoted := time.Since(start)
-	edit()
-	after := c.useOf(next)
+	var promoted time.Duration
+	seconds, use := c.timed(sentinel.Client(sentinel.Nodes[1]), func() {
+		start := time.Now()
+		sentinel.Promote()
+		promoted = time.Since(start)
+		edit()
+	})
 	b.ReportMetric(0, "ns/op")
 	for unit, value := range map[string]float64{
 		"loaded-p50-ms": milliseconds(took[len(took)/2]), "loaded-p99-ms": milliseconds(took[len(took)*99/100]),
-		"promoted-s": promoted.Seconds(), "failover-s": time.Since(start).Seconds(),
-		"failover-redis-s": after.cpu - before.cpu, "failover-MB": (after.bytes - before.bytes) / 1e6,
+		"promoted-s": promoted.Seconds(), "failover-s": seconds,
+		"failover-redis-s": use.cpu, "failover-MB": use.bytes / 1e6,
 	} {
 		b.ReportMetric(value, unit)
 	}
@@ -292,12 +289,12 @@ func BenchmarkHeartbeats(b *testing.B) {
 				for i := range n {
 					beat(i)
 				}
-				before, i := c.use(), 0
+				before, i := c.use(c.client), 0
 				for b.Loop() {
 					do(i)
 					i++
 				}
-				after := c.use()
+				after := c.use(c.client)
 				b.ReportMetric(1e6*(after.cpu-before.cpu)/float64(i), "redis-us/op")
 				b.ReportMetric((after.bytes-before.bytes)/float64(i), "redis-B/op")
 			})

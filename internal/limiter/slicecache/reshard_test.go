@@ -14,7 +14,6 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/limiter/storetest"
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -28,8 +27,7 @@ func TestQuotaIsExactWhileSlotsMove(t *testing.T) {
 	open := func() Store {
 		client, err := redisclient.New(cluster.URL, time.Second)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		t.Cleanup(func() { _ = client.Close() })
-		return redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute})
+		return openOn(t, client)
 	}
 	for _, algorithm := range slicedAlgorithms {
 		t.Run(string(algorithm), func(t *testing.T) {

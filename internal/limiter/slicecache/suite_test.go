@@ -63,6 +63,12 @@ func stores(t *testing.T, test func(t *testing.T, open func() Store)) {
 func openRedis(tb testing.TB, server *testenv.Redis) Store {
 	tb.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
+	return openOn(tb, client)
+}
+
+// openOn opens the store of one replica that has the client.
+func openOn(tb testing.TB, client redis.UniversalClient) Store {
+	tb.Helper()
 	tb.Cleanup(func() { _ = client.Close() })
 	return denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute}), time.Now)
 }
