@@ -80,15 +80,17 @@ func (m *Monitor) Start(ctx context.Context) error {
 	}
 }
 
-// setState sets the metric and logs changes.
+// setState logs changes and then sets the metric: who sees it change finds the lines in the log.
 func (m *Monitor) setState(servers []server, err error) {
 	up := err == nil
+	defer func() {
+		m.up.Store(up)
+		if up {
+			m.wasUp.Store(true)
+		}
+	}()
 	changed := !m.asked || m.up.Load() != up
 	m.asked = true
-	m.up.Store(up)
-	if up {
-		m.wasUp.Store(true)
-	}
 	if changed && up {
 		m.options.Logger.Info("Redis is available", "servers", servers)
 	}
