@@ -166,7 +166,7 @@ func serveDecisions(
 	watcher := registry.NewWatcher(registryClient, o.RedisPrefix, registry.WatcherOptions{
 		Installation: installation, Replica: o.Replica, Clock: o.clock, Logger: o.Logger, Registerer: o.Registry,
 	})
-	o.Replicas = func() []httptypes.Replica { return replicas(watcher) }
+	o.Replicas = func(ctx context.Context) []httptypes.Replica { return replicas(ctx, watcher) }
 	o.LiveReplicas = watcher.LiveReplicas
 	o.ReplicaName = o.Replica
 	o.Traffic = true
@@ -188,9 +188,9 @@ func serveDecisions(
 }
 
 // replicas returns the live replicas in the form of the HTTP API.
-func replicas(w *registry.Watcher) []httptypes.Replica {
+func replicas(ctx context.Context, w *registry.Watcher) []httptypes.Replica {
 	var list []httptypes.Replica
-	for _, r := range w.Replicas() {
+	for _, r := range w.Replicas(ctx) {
 		list = append(list, httptypes.Replica{Name: r.Name, Revision: r.Revision, Skips: r.Skips()})
 	}
 	return list

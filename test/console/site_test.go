@@ -63,7 +63,7 @@ func startSite(t *testing.T) *site {
 	go func() { _ = observed.Start(t.Context()) }()
 	api := httpapi.Options{
 		Engine: s.engine, State: s.engine, Authorizer: roles{}, Blocks: observed, Observer: &withHistory{observed}, Logger: logger, Version: "v0.9.0",
-		Replicas: func() []httptypes.Replica {
+		Replicas: func(context.Context) []httptypes.Replica {
 			return []httptypes.Replica{{Name: "weir-7d4b9-k2x8p", Revision: 1742}, {Name: "weir-7d4b9-zq5nn", Revision: 1742}}
 		},
 		Unready: func() *plan.Unready {

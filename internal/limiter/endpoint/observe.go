@@ -22,13 +22,13 @@ func (e *Endpoint) observeWith(blocks observe.BlockStore) {
 }
 
 // liveReplicas returns the names of the live replicas, as far as they are known, and their number.
-func (e *Endpoint) liveReplicas() (names []string, count int) {
+func (e *Endpoint) liveReplicas(ctx context.Context) (names []string, count int) {
 	count = 1
 	if e.options.LiveReplicas != nil {
 		count = e.options.LiveReplicas()
 	}
 	if e.options.Replicas != nil {
-		for _, r := range e.options.Replicas() {
+		for _, r := range e.options.Replicas(ctx) {
 			names = append(names, r.Name)
 		}
 	}

@@ -234,7 +234,9 @@ func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
 		}, Candidates: []plan.LimitOverride{{Name: "daily", Threshold: 10, WindowMillis: 43_200_000}}},
 		{Namespace: "shop", Name: "api", Mode: plan.ModeShadow, Reservations: plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 7}, LateCharges: plan.LateCharges{From: 2}},
 	})
-	replicas := func() []httptypes.Replica { return []httptypes.Replica{{Name: "weir-0", Revision: 41, Skips: 1}} }
+	replicas := func(context.Context) []httptypes.Replica {
+		return []httptypes.Replica{{Name: "weir-0", Revision: 41, Skips: 1}}
+	}
 	unready := func() *plan.Unready {
 		return &plan.Unready{Count: 2, Policies: []plan.UnreadyPolicy{{ID: "shop/large", Reason: "OverBudget"}}}
 	}

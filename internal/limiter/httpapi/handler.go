@@ -4,6 +4,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -83,7 +84,7 @@ type Options struct {
 	// Version is the version of the program; may be empty.
 	Version string
 	// Replicas lists the live replicas; may be nil.
-	Replicas func() []httptypes.Replica
+	Replicas func(context.Context) []httptypes.Replica
 	// Unready returns the policies that are not Ready, nil if there is no leader that knows; may
 	// be nil.
 	Unready func() *plan.Unready

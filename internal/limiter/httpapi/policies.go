@@ -14,7 +14,7 @@ import (
 )
 
 // policies serves GET /v1/policies: the plans in force, sorted by name.
-func (h *Handler) policies(w http.ResponseWriter, _ *http.Request) {
+func (h *Handler) policies(w http.ResponseWriter, r *http.Request) {
 	snapshot := h.Engine.Snapshot()
 	if snapshot == nil {
 		writeProblem(w, http.StatusServiceUnavailable, notReady())
@@ -30,7 +30,7 @@ func (h *Handler) policies(w http.ResponseWriter, _ *http.Request) {
 		list.Policies = append(list.Policies, summaryOf(p))
 	}
 	if h.Replicas != nil {
-		list.Replicas = append(list.Replicas, h.Replicas()...)
+		list.Replicas = append(list.Replicas, h.Replicas(r.Context())...)
 	}
 	if h.Unready != nil {
 		list.Unready = h.Unready()

@@ -26,6 +26,6 @@ func (c *Collector) Activity(ctx context.Context, scope limiter.Scope) (*limiter
 		a.Reported = append(a.Reported, p.Replica)
 	}
 	slices.Sort(a.Reported)
-	a.Missing = c.missing(parts, left)
+	a.Missing = c.missing(ctx, parts, left)
 	return a, nil
 }

@@ -50,7 +50,7 @@ type Options struct {
 	Replica string
 	// Live returns the names of the live replicas as far as they are known, and their number. Nil is
 	// this replica alone.
-	Live func() (names []string, count int)
+	Live func(context.Context) (names []string, count int)
 	// Now is the clock. Nil is time.Now.
 	Now func() time.Time
 	// Logger is required.
@@ -89,7 +89,7 @@ func New(o Options) *Collector {
 		o.Now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	if o.Live == nil {
-		o.Live = func() ([]string, int) { return []string{o.Replica}, 1 }
+		o.Live = func(context.Context) ([]string, int) { return []string{o.Replica}, 1 }
 	}
 	c := &Collector{o: o, seed: maphash.MakeSeed(), wake: make(chan struct{}, 1), began: o.Now()}
 	o.Registerer.MustRegister(&c.drops)

@@ -44,7 +44,7 @@ func onRedis(t *testing.T, names ...string) (map[string]*Collector, *testenv.Red
 	for _, name := range names {
 		client := newClient(t, server.URL)
 		all[name] = newCollector(t, Options{
-			Redis: client, Prefix: "weir:", Replica: name, Live: func() ([]string, int) { return names, len(names) },
+			Redis: client, Prefix: "weir:", Replica: name, Live: func(context.Context) ([]string, int) { return names, len(names) },
 			Blocks: redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second}),
 		})
 	}

@@ -138,7 +138,7 @@ func (c *Collector) awaitParts(ctx context.Context, s limiter.Scope, left []*par
 				}
 			}
 		}
-		if len(c.missing(found, left)) == 0 {
+		if len(c.missing(ctx, found, left)) == 0 {
 			return found, nil
 		}
 		select {
@@ -150,8 +150,8 @@ func (c *Collector) awaitParts(ctx context.Context, s limiter.Scope, left []*par
 }
 
 // missing returns the live replicas without a part. One that has left its part has ended.
-func (c *Collector) missing(parts, left []*part) []string {
-	names, count := c.o.Live()
+func (c *Collector) missing(ctx context.Context, parts, left []*part) []string {
+	names, count := c.o.Live(ctx)
 	reported := make(map[string]bool, len(parts))
 	for _, p := range slices.Concat(parts, left) {
 		reported[p.Replica] = true

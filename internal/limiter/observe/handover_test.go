@@ -34,7 +34,7 @@ func end(t *testing.T, c *Collector) {
 func next(t *testing.T, server *testenv.Redis, name string) *Collector {
 	t.Helper()
 	return newCollector(t, Options{
-		Redis: newClient(t, server.URL), Prefix: "weir:", Replica: name, Live: func() ([]string, int) { return []string{name}, 1 },
+		Redis: newClient(t, server.URL), Prefix: "weir:", Replica: name, Live: func(context.Context) ([]string, int) { return []string{name}, 1 },
 	})
 }
 

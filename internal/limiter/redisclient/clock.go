@@ -16,6 +16,8 @@ const (
 	slowAnswer = 500 * time.Millisecond
 	// outdated is the age of the last answer from which on even a slow answer sets the clock.
 	outdated = time.Minute
+	// recent is the age of an answer up to which the clock asks for no other. It is shorter than monitorPeriod.
+	recent = 900 * time.Millisecond
 )
 
 // Clock is the time of Redis, as this process knows it: the time in the last answer of Redis, and the time that has
@@ -67,8 +69,11 @@ func (c *Clock) Learn(server, asked time.Time) {
 	c.last.Store(&clockReading{server: server, local: now})
 }
 
-// ask learns the time of a server, in a cluster any of them.
+// ask learns the time of a server, in a cluster any of them, unless there was a recent answer, as of heartbeats.
 func (c *Clock) ask(ctx context.Context, client redis.UniversalClient) error {
+	if last := c.last.Load(); last != nil && c.local().Sub(last.local) < recent {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
 	asked := c.Local()

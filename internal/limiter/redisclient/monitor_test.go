@@ -6,6 +6,7 @@ package redisclient_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -127,4 +128,31 @@ func TestMonitorOfSentinels(t *testing.T) {
 	s.Nodes[0].Stop()
 	g.Eventually(up, "10s").Should(BeZero())
 	g.Eventually(up, failoverTime).Should(Equal(1.0))
+}
+
+// The clock asks Redis for the time only if nothing else has learned it for a second.
+func TestMonitorAsksForTheTimeIfNothingElseDoes(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	client, clock := newClient(t, testenv.StartRedis(t).URL, time.Second), redisclient.NewClock(nil)
+	calls := func(command string) (n int) {
+		for line := range strings.Lines(client.Info(t.Context(), "commandstats").Val()) {
+			_, _ = fmt.Sscanf(line, "cmdstat_"+command+":calls=%d,", &n)
+		}
+		return n
+	}
+	clock.Learn(time.Now(), clock.Local())
+	monitor := redisclient.NewMonitor(redisclient.MonitorOptions{
+		Counters: client, Clock: clock, Logger: slog.New(slog.DiscardHandler),
+	})
+	var running sync.WaitGroup
+	running.Go(func() { _ = monitor.Start(t.Context()) })
+	t.Cleanup(running.Wait)
+	before := calls("hello")
+	g.Eventually(func() int {
+		clock.Learn(time.Now(), clock.Local())
+		return calls("hello")
+	}, "30s").Should(BeNumerically(">=", before+3))
+	g.Expect(calls("time")).To(BeZero())
+	g.Eventually(calls, "30s").WithArguments("time").Should(BeNumerically(">=", 2))
 }

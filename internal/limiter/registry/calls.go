@@ -80,9 +80,12 @@ func scriptsOf(client redis.UniversalClient, prefix string, formats []format, cl
 func processesKey(prefix string) string { return prefix + "{registry}:processes" }
 func termKey(prefix string) string      { return prefix + "{registry}:term" }
 
-func (s *scripts) channel() string { return s.keys[0] }
+func (s *scripts) channel() string { return s.plansKey() }
 
+func (s *scripts) plansKey() string     { return s.keys[0] }
+func (s *scripts) metaKey() string      { return s.keys[1] }
 func (s *scripts) processesKey() string { return s.keys[formatKeys] }
+func (s *scripts) termKey() string      { return s.keys[formatKeys+1] }
 
 // call runs a script and decodes the elements of its reply into the targets.
 func (s *scripts) call(ctx context.Context, limit time.Duration, script *redis.Script, args []any, targets ...any) error {
@@ -253,9 +256,14 @@ func scanHeader(reply []any, h *header) error {
 		&h.term, &h.holder, &h.owner, &formats, &h.now); err != nil {
 		return err
 	}
-	// A record that cannot be decoded counts as none: the leader writes it again.
-	_ = json.Unmarshal([]byte(formats), &h.formats)
+	h.formats = decodeFormats(formats)
 	return nil
+}
+
+// decodeFormats decodes the field of the term. One that cannot be decoded counts as none: the leader writes it again.
+func decodeFormats(text string) (f storedFormats) {
+	_ = json.Unmarshal([]byte(text), &f)
+	return f
 }
 
 func scanPairs(element any) (map[string]string, bool) {

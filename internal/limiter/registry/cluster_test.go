@@ -57,7 +57,7 @@ func TestReplicasFollowOnRedisCluster(t *testing.T) {
 	}
 	b.stop()
 	<-b.done
-	c.Eventually(a.Replicas).Should(ConsistOf(HaveField("Name", "a")))
+	c.Eventually(a.Replicas).WithContext(t.Context()).Should(ConsistOf(HaveField("Name", "a")))
 
 	// The slot moves. The subscription stays on its node and still receives messages.
 	slot, from := nodes.Slot(c.scripts.keys[0]), nodes.Owner(c.scripts.keys[0])

@@ -123,6 +123,14 @@ func decodeHeartbeat(name, report string) *heartbeat {
 	return r
 }
 
+// parseReport returns the report in the value of a process, and whether the process is alive at that time or up to a call later.
+func parseReport(value string, now int64) (report string, isAlive bool) {
+	text, report, _ := strings.Cut(value, " ")
+	ends, _ := strconv.ParseInt(text, 10, 64)
+	// An expiry too far ahead was written before the clock was set back.
+	return report, ends > now && ends <= now+(lifetime+callTimeout).Microseconds()
+}
+
 // alive returns all live processes, by the server time of a header that was read just before. It removes the
 // reports that have expired. Redis only copies the reports, since its scripts take ten times as long to take 1,000 of them
 // apart.
@@ -135,10 +143,7 @@ func (s *scripts) alive(ctx context.Context, now int64) (alive []heartbeat, err 
 	}
 	expired := false
 	for name, value := range reports {
-		text, report, _ := strings.Cut(value, " ")
-		ends, _ := strconv.ParseInt(text, 10, 64)
-		// An expiry too far ahead was written before the clock was set back.
-		if ends > now && ends <= now+(lifetime+callTimeout).Microseconds() {
+		if report, isAlive := parseReport(value, now); isAlive {
 			alive = append(alive, *decodeHeartbeat(name, report))
 		} else {
 			expired = true

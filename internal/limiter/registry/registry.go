@@ -22,6 +22,10 @@ const (
 	// lifetime is the time after which a replica without a heartbeat counts as gone.
 	lifetime = 3 * time.Second
 
+	// subscriptionCheck is the interval in which the connection that receives announcements is checked. While it is broken,
+	// a change is found by the next comparison.
+	subscriptionCheck = 30 * time.Second
+
 	// shortestRetry and longestRetry bound the backoff after failures.
 	shortestRetry = 50 * time.Millisecond
 	longestRetry  = 500 * time.Millisecond

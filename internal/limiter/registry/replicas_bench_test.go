@@ -271,40 +271,83 @@ func benchmarkFailover(b *testing.B, n int) {
 	}
 }
 
-// BenchmarkHeartbeats measures the CPU time and the network of Redis for one heartbeat, and for finding all processes, beside
-// live processes.
+// BenchmarkHeartbeats measures the CPU time and the network of Redis for one heartbeat, by plain commands and by the script, one at
+// a time and from 64 processes at once, and for finding all processes, beside live processes.
 func BenchmarkHeartbeats(b *testing.B) {
 	for _, n := range []int{1, 100, 1_000, 10_000} {
-		c := newCluster(b)
-		c.leadSynced(makePlans(plansOfFleet)...)
-		r := heartbeat{Owner: testOwner, Kind: kindReplica, Formats: supported, Accepts: []string{testOwner}, Format: supported[0], Epoch: c.header().epoch, Revision: 1}
-		beat := func(i int) (h header) {
-			r.Name = fmt.Sprintf("weir-decision-7d4b9c6f5d-%05d", i%n)
-			h, _, err := c.scripts.heartbeat(b.Context(), &r)
-			c.Expect(err).NotTo(HaveOccurred())
+		f := startReporters(b, n)
+		plain := func(i int) {
+			_, _, err := f.beats[i%n].send(b.Context(), &f.reports[i%n])
+			f.Expect(err).NotTo(HaveOccurred())
+		}
+		script := func(i int) (h header) {
+			h, _, err := f.scripts.heartbeat(b.Context(), &f.reports[i%n])
+			f.Expect(err).NotTo(HaveOccurred())
 			return h
 		}
-		measure := func(what string, do func(i int)) {
-			b.Run(fmt.Sprintf("%s/processes=%d", what, n), func(b *testing.B) {
-				for i := range n {
-					beat(i)
-				}
-				before, i := c.use(c.client), 0
-				for b.Loop() {
-					do(i)
-					i++
-				}
-				after := c.use(c.client)
-				b.ReportMetric(1e6*(after.cpu-before.cpu)/float64(i), "redis-us/op")
-				b.ReportMetric((after.bytes-before.bytes)/float64(i), "redis-B/op")
-			})
+		f.measure(b, "heartbeat", 1, plain)
+		f.measure(b, "script", 1, func(i int) { script(i) })
+		f.measure(b, "all", 1, func(i int) {
+			_, err := f.scripts.alive(b.Context(), script(i).now)
+			f.Expect(err).NotTo(HaveOccurred())
+		})
+		if n >= callersTogether {
+			f.measure(b, "heartbeat", callersTogether, plain)
+			f.measure(b, "script", callersTogether, func(i int) { script(i) })
 		}
-		measure("heartbeat", func(i int) { beat(i) })
-		measure("all", func(i int) {
-			_, err := c.scripts.alive(b.Context(), beat(i).now)
-			c.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// callersTogether is the number of processes that send heartbeats at once.
+const callersTogether = 64
+
+// reporters are processes that send heartbeats.
+type reporters struct {
+	*cluster
+	beats   []heartbeats
+	reports []heartbeat
+}
+
+func startReporters(b *testing.B, n int) *reporters {
+	b.Helper()
+	c := newCluster(b)
+	c.client = redis.NewClient(&redis.Options{Addr: c.redis.Addr, MaxRetries: -1, DialerRetries: 1, PoolSize: callersTogether})
+	b.Cleanup(func() { _ = c.client.Close() })
+	c.scripts = newScripts(c.client, testPrefix, supported[0])
+	c.leadSynced(makePlans(plansOfFleet)...)
+	f := &reporters{cluster: c}
+	for i := range n {
+		f.beats = append(f.beats, heartbeats{scripts: &c.scripts})
+		f.reports = append(f.reports, heartbeat{
+			Owner: testOwner, Kind: kindReplica, Name: fmt.Sprintf("weir-decision-7d4b9c6f5d-%05d", i),
+			Formats: supported, Accepts: []string{testOwner}, Format: supported[0], Epoch: c.header().epoch, Revision: 1,
 		})
 	}
+	return f
+}
+
+// measure measures a call that each of the callers makes for processes of its own.
+func (f *reporters) measure(b *testing.B, what string, callers int, do func(i int)) {
+	b.Helper()
+	b.Run(fmt.Sprintf("%s/processes=%d/callers=%d", what, len(f.beats), callers), func(b *testing.B) {
+		for i := range f.beats {
+			do(i)
+		}
+		before, calls := f.use(f.client), max(b.N/callers, 1)
+		b.ResetTimer()
+		var running sync.WaitGroup
+		for caller := range callers {
+			running.Go(func() {
+				for i := range calls {
+					do(i*callers + caller)
+				}
+			})
+		}
+		running.Wait()
+		after, all := f.use(f.client), float64(calls*callers)
+		b.ReportMetric(1e6*(after.cpu-before.cpu)/all, "redis-us/op")
+		b.ReportMetric((after.bytes-before.bytes)/all, "redis-B/op")
+	})
 }
 
 // BenchmarkRollouts measures what the leader pays to compute how far 20,000 plans have got in 1,000 replicas: to read

@@ -24,6 +24,7 @@ type Standby struct {
 // Start sends the heartbeats. While Redis is unreachable it retries.
 func (s *Standby) Start(ctx context.Context) error {
 	scripts := newScripts(s.Client, s.Prefix, supported[0])
+	heartbeats := heartbeats{scripts: &scripts}
 	own := func() *heartbeat {
 		return &heartbeat{
 			Owner: s.Installation.Name(), Kind: kindStandby, Name: s.Name,
@@ -34,7 +35,7 @@ func (s *Standby) Start(ctx context.Context) error {
 	defer every.Stop()
 	for {
 		// A missed heartbeat is sent again; the leader reports that Redis does not answer.
-		_, _, _ = scripts.heartbeat(ctx, own())
+		_, _, _ = heartbeats.send(ctx, own())
 		select {
 		case <-ctx.Done():
 			scripts.leaveAtEnd(ctx, own(), s.Logger)

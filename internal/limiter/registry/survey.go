@@ -8,16 +8,11 @@ import (
 	"time"
 )
 
-// Bounds of the surveys that all processes together make in one period. Each of N processes reads N reports, so the cost to Redis of
-// unbounded surveys would rise with the square of their number.
-const (
-	// surveysPerPeriod is how many of them find all others.
-	surveysPerPeriod = 32
-	// surveyedPerPeriod is how many reports they read. Redis takes about 1 us for one, so it spends at most 0.8% of a core.
-	surveyedPerPeriod = 8192
-)
+// mostSurveying is the number of processes of which each finds all others at every heartbeat. More of them read as many reports
+// together as these: if each of N processes read N reports, the cost to Redis would rise with the square of their number.
+const mostSurveying = 32
 
-// survey decides at which of its heartbeats a replica finds all live processes: at every one with up to surveysPerPeriod
+// survey decides at which of its heartbeats a replica finds all live processes: at every one with up to mostSurveying
 // processes, else less often, at random times. So replicas that start or reconnect together do not do it together.
 type survey struct {
 	due time.Time // zero before the number of processes is known
@@ -45,9 +40,35 @@ func (s *survey) plan(now time.Time, processes int) {
 
 // surveyInterval returns the mean time between two surveys of one process among that number.
 func surveyInterval(processes int) time.Duration {
-	if processes <= surveysPerPeriod {
+	if processes <= mostSurveying {
 		return 0 // at every heartbeat
 	}
-	surveys := min(surveysPerPeriod, surveyedPerPeriod/float64(processes)) // in a period
-	return time.Duration(float64(period) * float64(processes) / surveys)
+	share := float64(processes) / mostSurveying
+	return time.Duration(share * share * float64(period))
+}
+
+// found is what a survey has found. A nil one is that of no survey.
+type found struct {
+	at        time.Time
+	processes int
+	replicas  []Replica // sorted by name
+}
+
+// isOld reports whether up to mostSurveying processes would have made another survey by now.
+func (f *found) isOld() bool { return f == nil || time.Since(f.at) > 2*period }
+
+func (f *found) list() []Replica {
+	if f == nil {
+		return nil
+	}
+	return f.replicas
+}
+
+// number returns the number of replicas, now that so many processes are alive: those that were found, and the processes that have
+// come or gone since. Without a survey it is the number of all processes.
+func (f *found) number(processes int) int {
+	if f == nil {
+		return processes
+	}
+	return max(0, len(f.replicas)+processes-f.processes)
 }

@@ -45,7 +45,9 @@ type Watcher struct {
 	options WatcherOptions
 	logger  *slog.Logger
 	metrics *watcherMetrics
-	alive   atomic.Pointer[[]Replica]
+	found   atomic.Pointer[found]
+	asks    chan chan<- struct{} // of Replicas; closed after a survey
+	answers atomic.Bool          // Redis answered the last call
 	unready atomic.Pointer[plan.Unready]
 	follows atomic.Pointer[string] // owner of the loaded plans
 
@@ -57,9 +59,9 @@ type Watcher struct {
 	loaded        *loaded // nil before the first load
 	rejected      version // reported to the leader as wrong; the loaded one after a digest mismatch
 	state         followState
+	heartbeats    heartbeats
 	reported      *heartbeat // the last heartbeat
 	survey        survey
-	surveyed      int      // processes of the last survey
 	owners        []string // of all live processes; nil before the first heartbeat
 }
 
@@ -70,22 +72,51 @@ func NewWatcher(client redis.UniversalClient, prefix string, o WatcherOptions) *
 }
 
 func newWatcher(client redis.UniversalClient, prefix string, o WatcherOptions, formats []format) *Watcher {
-	return &Watcher{
+	w := &Watcher{
 		formats: formats,
 		scripts: scriptsOf(client, prefix, formats, o.Clock),
 		options: o,
 		logger:  cmp.Or(o.Logger, slog.Default()),
 		metrics: newWatcherMetrics(o.Registerer),
+		asks:    make(chan chan<- struct{}),
+	}
+	w.follow(0)
+	return w
+}
+
+// Replicas returns the live replicas, sorted by name, as of the last survey. If it was more than two seconds ago and Redis answers,
+// Replicas waits for another one, up to a second.
+func (w *Watcher) Replicas(ctx context.Context) []Replica {
+	if w.answers.Load() && w.found.Load().isOld() {
+		w.askForSurvey(ctx)
+	}
+	return w.found.Load().list()
+}
+
+// askForSurvey waits until the goroutine of Start has made a survey.
+func (w *Watcher) askForSurvey(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	select {
+	case w.asks <- done:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 
-// Replicas returns the live replicas as of the last survey, sorted by name. It is a second old with up to 32 live
-// processes, and about two minutes with 1,000.
-func (w *Watcher) Replicas() []Replica {
-	if replicas := w.alive.Load(); replicas != nil {
-		return *replicas
+// surveyFor makes a survey, unless another caller just had one, and closes done.
+func (w *Watcher) surveyFor(ctx context.Context, done chan<- struct{}) error {
+	defer close(done)
+	if !w.found.Load().isOld() {
+		return nil
 	}
-	return nil
+	w.survey.due = time.Now() //nolint:forbidigo // at the next heartbeat
+	return w.poll(ctx)
 }
 
 // Unready returns the policies that are not Ready, as of the last heartbeat of the leader, or nil
@@ -102,7 +133,8 @@ func (w *Watcher) Start(ctx context.Context, apply func(*plan.Snapshot)) error {
 	subscription := w.scripts[0].client.Subscribe(ctx, w.channels()...)
 	defer func() { _ = subscription.Close() }()
 	defer w.leave(ctx)
-	messages := subscription.ChannelWithSubscriptions()
+	defer w.answers.Store(false)
+	messages := subscription.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(subscriptionCheck))
 	every := time.NewTicker(period)
 	defer every.Stop()
 	soon := time.NewTimer(0)
@@ -123,11 +155,14 @@ func (w *Watcher) Start(ctx context.Context, apply func(*plan.Snapshot)) error {
 				continue
 			}
 			err = w.load(ctx)
+		case done := <-w.asks:
+			err = w.surveyFor(ctx, done)
 		case <-every.C:
 			err = w.poll(ctx)
 		case <-soon.C:
 			err = w.poll(ctx)
 		}
+		w.answers.Store(err == nil)
 		if err == nil {
 			failures = 0
 			continue
@@ -209,8 +244,13 @@ func (w *Watcher) chooseFormat(h *header) bool {
 		return false
 	}
 	w.logger.Info("Following another format of the registry", "format", f, "before", w.formats[w.at])
-	w.at = slices.Index(w.formats, f)
+	w.follow(slices.Index(w.formats, f))
 	return true
+}
+
+// follow follows the format at that position.
+func (w *Watcher) follow(at int) {
+	w.at, w.heartbeats = at, heartbeats{scripts: &w.scripts[at]}
 }
 
 // compare returns whether the Watcher can follow the registry.
@@ -257,6 +297,7 @@ func (w *Watcher) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.heartbeats.saw(&h)
 	applyTimer := prometheus.NewTimer(nil)
 	if w.compare(&h) != following || what == readNothing || h.version == w.rejected {
 		return nil // the next poll reports it
@@ -339,7 +380,7 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	}
 	w.reported = r
 	now := time.Now() //nolint:forbidigo // the age of heartbeats
-	h, seen, err := w.scripts[w.at].heartbeat(ctx, r)
+	h, seen, err := w.heartbeats.send(ctx, r)
 	if err != nil {
 		return h, err
 	}
@@ -350,25 +391,14 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 		}
 		seen.processes = len(alive) // without the expired ones, which are removed now
 		w.survey.plan(now, seen.processes)
-		w.surveyed = seen.processes
 		w.owners = ownersAmong(alive)
-		replicas := replicasAmong(alive, w.accepts)
-		w.alive.Store(&replicas)
+		w.found.Store(&found{at: now, processes: seen.processes, replicas: replicasAmong(alive, w.accepts)})
 	}
 	w.unready.Store(w.unreadyOf(seen.leader))
-	replicas := w.liveReplicas(seen.processes)
+	replicas := w.found.Load().number(seen.processes)
 	w.metrics.replicas.Set(float64(replicas))
 	w.live.record(now, replicas)
 	return h, nil
-}
-
-// liveReplicas returns the number of replicas of the last survey, with the processes that have come or gone since; before the
-// first survey the number of all processes.
-func (w *Watcher) liveReplicas(processes int) int {
-	if w.alive.Load() == nil {
-		return processes
-	}
-	return max(0, len(w.Replicas())+processes-w.surveyed)
 }
 
 // ownHeartbeat returns the heartbeat of the replica. Its owner is the owner of the loaded plans, so that a leader which

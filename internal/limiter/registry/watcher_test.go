@@ -207,12 +207,12 @@ func TestStoppedReplicaRemovesItsHeartbeat(t *testing.T) {
 	l := c.leadSynced(makePlan("login", 5))
 	a, b := c.watch("a"), c.watch("b")
 	c.Eventually(l.names).Should(Equal([]string{"a", "b"}))
-	c.Eventually(a.Replicas).Should(HaveLen(2))
+	c.Eventually(a.Replicas).WithContext(t.Context()).Should(HaveLen(2))
 	b.stop()
 	<-b.done
 	c.Expect(c.processes()).To(ConsistOf(testOwner+"/replica/a", c.leaderField()))
 	c.Eventually(l.names).WithTimeout(period + 500*time.Millisecond).Should(Equal([]string{"a"}))
-	c.Eventually(a.Replicas).Should(HaveLen(1))
+	c.Eventually(a.Replicas).WithContext(t.Context()).Should(HaveLen(1))
 }
 
 func (l *leader) names() []string {
