@@ -21,8 +21,9 @@ const (
 	sentinelPort = "26379"
 
 	// masterTimeout bounds one attempt to connect to the master. Attempts that wait for a
-	// master that is gone must not occupy the whole pool when another one takes over.
-	masterTimeout = time.Second
+	// master that is gone must not occupy the whole pool when another one takes over. It is longer than
+	// the second after which TCP tries again: a new master may drop attempts while all clients connect.
+	masterTimeout = 1200 * time.Millisecond
 )
 
 // newSentinel returns a client of the master that the sentinels name. Each new connection

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -265,4 +266,28 @@ func TestSentinelWithTLSAndServerName(t *testing.T) {
 	incrementAndReplicate(t, s, client)
 	s.Failover()
 	expectToReach(t, client, s.Client(s.Nodes[1]), "1")
+}
+
+// Connections that a client opens at the same time share a question to the sentinels. If each asked, a thousand clients that connect
+// again after a failover would keep the sentinels busy for half a minute.
+func TestConnectionsShareAQuestionToTheSentinels(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	s := testenv.StartRedisSentinel(t, testenv.SentinelOptions{})
+	questions := func() (n int) { // each is a connection
+		for line := range strings.Lines(s.Must(s.Sentinels[0], "INFO", "stats").(string)) {
+			_, _ = fmt.Sscanf(line, "total_connections_received:%d", &n)
+		}
+		return n
+	}
+	client := newClient(t, s.URL+"&pool_size=100", 10*time.Second)
+	before, start := questions(), time.Now()
+	var running sync.WaitGroup
+	for range 100 {
+		running.Go(func() { g.Expect(client.BLPop(t.Context(), time.Second, "none").Err()).To(MatchError(redis.Nil)) })
+	}
+	running.Wait()
+	g.Expect(client.PoolStats().TotalConns).To(BeNumerically(">=", 80))
+	seconds := int(time.Since(start).Seconds()) + 1
+	g.Expect(questions() - before).To(And(BeNumerically(">", 0), BeNumerically("<=", 10*seconds)))
 }

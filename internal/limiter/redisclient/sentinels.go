@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
@@ -20,6 +21,9 @@ const (
 	// askTimeout bounds a question to a sentinel. With masterTimeout it must be shorter than
 	// dialTimeout.
 	askTimeout = 500 * time.Millisecond
+
+	// askSpacing is the mean time between two questions of new connections to all sentinels.
+	askSpacing = 200 * time.Millisecond
 
 	// watchPeriod is the time between two questions to each sentinel while connections are
 	// open. Messages announce a switch earlier.
@@ -42,6 +46,10 @@ type sentinels struct {
 	nodes       []*sentinel
 	connections *connections
 	newClient   func(addr string) *redis.SentinelClient
+
+	asking sync.Mutex // held while locate asks; guards the next two
+	asked  time.Time  // when locate asked last
+	failed []error    // why sentinels did not answer then
 
 	mu   sync.Mutex // guards the answers and stop
 	stop context.CancelFunc
@@ -68,9 +76,22 @@ func newSentinels(master string, addrs []string, c *connections, newClient func(
 	return s
 }
 
-// locate asks all sentinels concurrently and returns the address of the master as soon as a
-// majority has named one, or all have answered or failed.
+// locate returns the address of the master. Connections that are opened at about the same time share a question to the sentinels: when a
+// master fails, each client has several to open, and tries each again several times a second.
 func (s *sentinels) locate(ctx context.Context) (string, error) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	spacing := askSpacing/2 + rand.N(askSpacing) //nolint:gosec // a spread in time is not secret
+	if time.Since(s.asked) > spacing {
+		s.failed = s.askAll(ctx)
+		s.asked = time.Now() //nolint:forbidigo // the age of the answers
+	}
+	return s.choose(s.failed)
+}
+
+// askAll asks all sentinels concurrently until a majority has named a master, or all have answered or failed. It returns why some did
+// not answer.
+func (s *sentinels) askAll(ctx context.Context) (errs []error) {
 	// The late answers count for the next connection.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	results := make(chan error, len(s.nodes))
@@ -86,7 +107,6 @@ func (s *sentinels) locate(ctx context.Context) (string, error) {
 		asking.Wait()
 		cancel()
 	}()
-	var errs []error
 	for answers := 0; answers <= len(s.nodes)/2 && answers+len(errs) < len(s.nodes); {
 		if err := <-results; err != nil {
 			errs = append(errs, err)
@@ -94,7 +114,7 @@ func (s *sentinels) locate(ctx context.Context) (string, error) {
 			answers++
 		}
 	}
-	return s.choose(errs)
+	return errs
 }
 
 // ask asks one sentinel for the master and stores the answer.

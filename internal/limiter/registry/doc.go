@@ -14,7 +14,8 @@
 //	installation.go which registry a process belongs to
 //	format.go       the forms in which two releases store the registry
 //	calls.go        one method per Lua script, and the decoding of replies
-//	processes.go    the heartbeats of processes
+//	processes.go    what processes report
+//	heartbeats.go   how a process reports it, once a second
 //	entry.go        one desired record, in every format
 //	budget.go       which records have room
 //	writer.go       what the leader wants: Set, Delete, MarkSynced

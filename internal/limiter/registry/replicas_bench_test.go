@@ -218,7 +218,7 @@ func (c *cluster) timed(server redis.UniversalClient, do func()) (seconds float6
 //   - the time from an edit until the last replica has loaded it,
 //   - the time from a failover until the last replica has loaded an edit from the new master, and what that costs this master.
 func BenchmarkFailover(b *testing.B) {
-	for _, n := range []int{10, 100} {
+	for _, n := range []int{10, 100, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) { benchmarkFailover(b, n) })
 	}
 }

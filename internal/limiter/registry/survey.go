@@ -12,6 +12,9 @@ import (
 // together as these: if each of N processes read N reports, the cost to Redis would rise with the square of their number.
 const mostSurveying = 32
 
+// agePerProcess bounds the surveys that callers cause: 1,000 replicas whose lists are all read all the time read 83,000 reports a second.
+const agePerProcess = 10 * time.Millisecond
+
 // survey decides at which of its heartbeats a replica finds all live processes: at every one with up to mostSurveying
 // processes, else less often, at random times. So replicas that start or reconnect together do not do it together.
 type survey struct {
@@ -54,8 +57,11 @@ type found struct {
 	replicas  []Replica // sorted by name
 }
 
-// isOld reports whether up to mostSurveying processes would have made another survey by now.
-func (f *found) isOld() bool { return f == nil || time.Since(f.at) > 2*period }
+// isOld reports whether a caller should get a later list: the larger, the older it may be, since every replica may be asked. It is not old
+// while a replica surveys at every heartbeat.
+func (f *found) isOld() bool {
+	return f == nil || time.Since(f.at) > 2*period+time.Duration(f.processes)*agePerProcess
+}
 
 func (f *found) list() []Replica {
 	if f == nil {

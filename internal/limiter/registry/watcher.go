@@ -84,8 +84,8 @@ func newWatcher(client redis.UniversalClient, prefix string, o WatcherOptions, f
 	return w
 }
 
-// Replicas returns the live replicas, sorted by name, as of the last survey. If it was more than two seconds ago and Redis answers,
-// Replicas waits for another one, up to a second.
+// Replicas returns the live replicas, sorted by name, as of the last survey. If that is old and Redis answers, Replicas waits for
+// another one, up to a second.
 func (w *Watcher) Replicas(ctx context.Context) []Replica {
 	if w.answers.Load() && w.found.Load().isOld() {
 		w.askForSurvey(ctx)
