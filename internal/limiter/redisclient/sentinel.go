@@ -26,8 +26,8 @@ const (
 	masterTimeout = 1200 * time.Millisecond
 )
 
-// newSentinel returns a client of the master that the sentinels name. Each new connection
-// asks the sentinels for the master and is used only if that server reports the role of a
+// newSentinel returns a client of the master that the sentinels name. A new connection
+// asks the sentinels for the master, or uses answers of the last moments, and is used only if that server reports the role of a
 // master. The client of the library is not used, because it keeps the password of the
 // sentinels and does not check the role:
 // https://redis.io/docs/latest/develop/reference/sentinel-clients/.

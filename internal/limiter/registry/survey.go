@@ -50,15 +50,15 @@ func surveyInterval(processes int) time.Duration {
 	return time.Duration(share * share * float64(period))
 }
 
-// found is what a survey has found. A nil one is that of no survey.
+// found is what a survey has found; nil before the first one.
 type found struct {
 	at        time.Time
 	processes int
 	replicas  []Replica // sorted by name
 }
 
-// isOld reports whether a caller should get a later list: the larger, the older it may be, since every replica may be asked. It is not old
-// while a replica surveys at every heartbeat.
+// isOld reports whether a caller should get a later list: a larger one may be older, since callers may come to every replica. It is not old
+// while the replica surveys at every heartbeat.
 func (f *found) isOld() bool {
 	return f == nil || time.Since(f.at) > 2*period+time.Duration(f.processes)*agePerProcess
 }
@@ -70,8 +70,8 @@ func (f *found) list() []Replica {
 	return f.replicas
 }
 
-// number returns the number of replicas, now that so many processes are alive: those that were found, and the processes that have
-// come or gone since. Without a survey it is the number of all processes.
+// number returns the number of replicas among that number of live processes: those that were found, and the processes that have
+// come or gone since. Without a survey all processes count.
 func (f *found) number(processes int) int {
 	if f == nil {
 		return processes
