@@ -348,7 +348,7 @@ func TestManyLargeCallsAreServed(t *testing.T) {
 // Calls that their client resets, or that the server ends early, hold nothing.
 func TestEndedCallsHoldNothing(t *testing.T) {
 	g := NewWithT(t)
-	s := serveBounded(t, 300*time.Millisecond)
+	s := serveBounded(t, 3*time.Second) // a busy machine may stop for a second between a call and its end
 	attacker := attack(t, s)
 	for stream := uint32(1); stream < 20_000; stream += 2 {
 		method := []string{checkMethod, "/unknown"}[stream/2%2]
@@ -359,5 +359,5 @@ func TestEndedCallsHoldNothing(t *testing.T) {
 		g.Expect(attacker.write(burst)).To(BeTrue())
 	}
 	g.Expect(s.check(t.Context(), "a")).To(Succeed())
-	g.Consistently(attacker.closed, "500ms").ShouldNot(BeClosed())
+	g.Consistently(attacker.closed, "4s").ShouldNot(BeClosed())
 }

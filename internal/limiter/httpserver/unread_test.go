@@ -40,9 +40,15 @@ func TestUnreadResponsesAreBounded(t *testing.T) {
 				Handler: http.HandlerFunc(answerLarge), Logger: slog.New(slog.DiscardHandler), Port: "http",
 				Connections: connlimit.New(connlimit.Options{Registerer: metrics, Logger: slog.New(slog.DiscardHandler)}),
 			})
+			haveClosed := func() bool {
+				families, err := metrics.Gather()
+				g.Expect(err).NotTo(HaveOccurred())
+				return len(families) > 0
+			}
 			before, most := memory(), int64(0)
 			var attackers []net.Conn
-			for i := range tc.connections {
+			// On a busy machine the server takes less of each connection.
+			for i := 0; i < tc.connections || i < 10*tc.connections && !haveClosed(); i++ {
 				attackers = append(attackers, tc.attack(g, s))
 				if i%10 == 9 {
 					most = max(most, memory()-before)
@@ -53,9 +59,7 @@ func TestUnreadResponsesAreBounded(t *testing.T) {
 			}
 			t.Log("MiB added:", most>>20)
 			g.Expect(most).To(BeNumerically("<", 64<<20))
-			families, err := metrics.Gather()
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(families).NotTo(BeEmpty(), "connections were closed")
+			g.Expect(haveClosed()).To(BeTrue())
 			s.end(g)
 		})
 	}
