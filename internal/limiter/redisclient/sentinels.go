@@ -48,8 +48,8 @@ type sentinels struct {
 	newClient   func(addr string) *redis.SentinelClient
 
 	asking sync.Mutex // held while locate asks; guards the next two
-	asked  time.Time  // when locate asked last
-	failed []error    // why sentinels did not answer then
+	next   time.Time  // when locate asks again
+	failed []error    // why sentinels did not answer the last time
 
 	mu   sync.Mutex // guards the answers and stop
 	stop context.CancelFunc
@@ -81,10 +81,9 @@ func newSentinels(master string, addrs []string, c *connections, newClient func(
 func (s *sentinels) locate(ctx context.Context) (string, error) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
-	spacing := askSpacing/2 + rand.N(askSpacing) //nolint:gosec // a spread in time is not secret
-	if time.Since(s.asked) > spacing {
+	if time.Until(s.next) <= 0 {
 		s.failed = s.askAll(ctx)
-		s.asked = time.Now() //nolint:forbidigo // the age of the answers
+		s.next = time.Now().Add(askSpacing/2 + rand.N(askSpacing)) //nolint:forbidigo,gosec // a spread in time is not secret
 	}
 	return s.choose(s.failed)
 }

@@ -123,9 +123,9 @@ type header struct {
 // one and no other leader of the same installation is alive. It succeeded if the header names
 // the holder.
 func (s *scripts) takeTerm(ctx context.Context, r *heartbeat, previous int64, observed *header, names []string) (h header, err error) {
-	encoded, err := json.Marshal(r)
+	encoded, err := r.encode()
 	if err != nil {
-		return h, fmt.Errorf("encode heartbeat: %w", err)
+		return h, err
 	}
 	args := []any{r.Name, previous, observed.term, observed.holder, r.Owner, r.field(), encoded, lifetime.Microseconds()}
 	for _, name := range names {

@@ -5,7 +5,6 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -55,9 +54,9 @@ func (b *heartbeats) send(ctx context.Context, r *heartbeat) (header, others, er
 // sendPlain does the same by plain commands. It returns whether the registry and the term are the same as before, and the report
 // is valid; if not, the header may mix two states.
 func (b *heartbeats) sendPlain(ctx context.Context, r *heartbeat) (h header, o others, same bool, err error) {
-	encoded, err := json.Marshal(r)
+	encoded, err := r.encode()
 	if err != nil {
-		return h, o, false, fmt.Errorf("encode heartbeat: %w", err)
+		return h, o, false, err
 	}
 	// At least so late it is in Redis, since the last answer took some time to arrive.
 	reported := b.seen.now + (time.Since(b.at) - clockMargin).Microseconds()

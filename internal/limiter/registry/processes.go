@@ -52,6 +52,15 @@ type heartbeat struct {
 // field returns the name of the process among all processes.
 func (r *heartbeat) field() string { return r.Owner + "/" + r.Kind + "/" + r.Name }
 
+// encode returns the report of the process.
+func (r *heartbeat) encode() ([]byte, error) {
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode heartbeat: %w", err)
+	}
+	return encoded, nil
+}
+
 // parseField is the inverse of field. An owner may contain slashes.
 func parseField(field string) (owner, kind, name string) {
 	rest, name := cutLast(field)
@@ -77,9 +86,9 @@ func (s *scripts) heartbeat(ctx context.Context, r *heartbeat) (header, others, 
 	if r == nil {
 		return s.beat(ctx, "", nil)
 	}
-	encoded, err := json.Marshal(r)
+	encoded, err := r.encode()
 	if err != nil {
-		return header{}, others{}, fmt.Errorf("encode heartbeat: %w", err)
+		return header{}, others{}, err
 	}
 	return s.beat(ctx, r.field(), encoded)
 }
