@@ -13,6 +13,7 @@
 //
 //	registry.go     the keys of the registry
 //	redis.go         Redis: one redis-server or valkey-server
+//	calls.go         Calls: how often a server has run a command
 //	ports.go         FreeAddr: addresses for servers
 //	clock.go         Clock: the wall clock of a server, set by the test
 //	cputime.go       CPUTime: the CPU time of processes

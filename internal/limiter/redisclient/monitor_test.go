@@ -6,7 +6,6 @@ package redisclient_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -135,12 +134,7 @@ func TestMonitorAsksForTheTimeIfNothingElseDoes(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	client, clock := newClient(t, testenv.StartRedis(t).URL, time.Second), redisclient.NewClock(nil)
-	calls := func(command string) (n int) {
-		for line := range strings.Lines(client.Info(t.Context(), "commandstats").Val()) {
-			_, _ = fmt.Sscanf(line, "cmdstat_"+command+":calls=%d,", &n)
-		}
-		return n
-	}
+	calls := func(command string) int { return testenv.Calls(t, client, command) }
 	clock.Learn(time.Now(), clock.Local())
 	monitor := redisclient.NewMonitor(redisclient.MonitorOptions{
 		Counters: client, Clock: clock, Logger: slog.New(slog.DiscardHandler),

@@ -6,7 +6,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,11 +19,9 @@ import (
 func ownReport() *heartbeat { return &heartbeat{Owner: testOwner, Kind: kindReplica, Name: "a"} }
 
 // scriptCalls returns the number of calls of scripts that Redis has answered.
-func (c *cluster) scriptCalls() (calls int) {
-	for line := range strings.Lines(c.client.Info(c.tb.Context(), "commandstats").Val()) {
-		_, _ = fmt.Sscanf(line, "cmdstat_evalsha:calls=%d,", &calls)
-	}
-	return calls
+func (c *cluster) scriptCalls() int {
+	c.tb.Helper()
+	return testenv.Calls(c.tb, c.client, "evalsha")
 }
 
 // changes are what may change between two heartbeats.
