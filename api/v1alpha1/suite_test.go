@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // api is a client of a real API server with the generated CustomResourceDefinition.
@@ -25,5 +25,5 @@ func TestAPI(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	log.SetLogger(logr.Discard())
-	api = testenv.StartAPIServer(GinkgoTB()).Client()
+	api = kube.StartAPIServer(GinkgoTB()).Client()
 })

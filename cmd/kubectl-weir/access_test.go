@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // accessObjects returns the objects of the text by kind, Namespace and name, without the labels that
@@ -43,7 +43,7 @@ func accessObjects(t *testing.T, text string) map[string]any {
 // The command prints what the chart renders.
 func TestAccessPrintsWhatTheChartRenders(t *testing.T) {
 	g := NewWithT(t)
-	chart, err := exec.CommandContext(t.Context(), testenv.Helm(t), "template", "edge", "../../charts/weir", "--namespace", "limits", "--kube-version", testenv.KubeVersion(t),
+	chart, err := exec.CommandContext(t.Context(), kube.Helm(t), "template", "edge", "../../charts/weir", "--namespace", "limits", "--kube-version", kube.Version(t),
 		"--show-only", "templates/access.yaml", "--set", "redis.url=redis://redis:6379,access[0].name=support,access[0].role=operator,access[0].reveal=true,"+
 			"access[0].namespaces={shop},access[0].subjects[0].kind=User,access[0].subjects[0].name=jane,access[0].subjects[1].kind=Group,access[0].subjects[1].name=sre").Output()
 	g.Expect(err).NotTo(HaveOccurred())

@@ -16,7 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // policyClient returns a client with the policies.
@@ -31,7 +31,7 @@ func policyClient(t *testing.T, policies ...runtime.Object) *fake.FakeDynamicCli
 func TestCheckReportsWarningsAndOverlaps(t *testing.T) {
 	same := v1alpha1.Match{Hosts: []string{"shop.example"}, Paths: []string{"/login"}}
 	policy := func(name string, matches ...v1alpha1.Match) *v1alpha1.RateLimitPolicy {
-		b := testenv.MakePolicy(name).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m")
+		b := testpolicy.Make(name).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m")
 		for _, m := range matches {
 			b.Match(m)
 		}

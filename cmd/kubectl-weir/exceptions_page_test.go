@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // ages are what kubectl prints as the age of an object of this test.
@@ -49,7 +49,7 @@ func TestTheTaskOfExceptions(t *testing.T) {
 				g.Expect(code).To(Equal(want), step.command+"\n"+out+complaint)
 				got = strings.Replace(out+complaint, "Waiting until every replica has loaded it.\n", "", 1)
 			} else {
-				out, err := exec.CommandContext(t.Context(), testenv.Kubectl(t), words[1:]...).CombinedOutput()
+				out, err := exec.CommandContext(t.Context(), kube.Kubectl(t), words[1:]...).CombinedOutput()
 				g.Expect(err).NotTo(HaveOccurred(), string(out))
 				got = string(out)
 			}

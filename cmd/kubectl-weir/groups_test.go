@@ -19,7 +19,7 @@ import (
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 func TestReadKeys(t *testing.T) {
@@ -125,7 +125,7 @@ func TestGroupsOfACluster(t *testing.T) {
 		g.Expect(os.WriteFile(file, []byte("tenant,plan\n"+strings.Join(rows, "\n")+"\n"), 0o600)).To(Succeed())
 	}
 	g.Expect(succeed(0, "list")).To(Equal("No RateLimitKeyGroup in Namespace shop.\n"))
-	g.Expect(api.Create(t.Context(), testenv.MakePolicy("shop/api").Key(testenv.PrincipalPart()).Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1h").
+	g.Expect(api.Create(t.Context(), testpolicy.Make("shop/api").Key(testpolicy.PrincipalPart()).Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1h").
 		Override(v1alpha1.Override{Name: "gold", Groups: []string{"gold"}, Limits: []v1alpha1.LimitOverride{{Name: "burst", Threshold: new(int64(500))}}}).
 		Obj())).To(Succeed())
 	threshold := func(key string) int64 {

@@ -18,15 +18,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 var errNo = errors.New("no")
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	testenv.RemoveWeir()
-	os.Exit(code)
-}
 
 // standalone is a weir standalone with the sample policies.
 type standalone struct {
@@ -44,7 +39,7 @@ func start(t *testing.T) *standalone {
 	s.url = "http://" + door
 	g.Expect(os.WriteFile(token, []byte("secret\n"), 0o600)).To(Succeed())
 	s.flags = []string{"--address", "http://" + address, "--token-file", token, "-n", "shop"}
-	cmd := exec.Command(testenv.Weir(t), "standalone", "--policies", "../../config/samples", "--admin-token-file", token,
+	cmd := exec.Command(process.Weir(t), "standalone", "--policies", "../../config/samples", "--admin-token-file", token,
 		"--operator-address", address, "--http-address", door, "--grpc-address", "", "--metrics-address", "")
 	cmd.Stderr = &s.log
 	g.Expect(cmd.Start()).To(Succeed())

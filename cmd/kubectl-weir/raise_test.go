@@ -18,7 +18,7 @@ import (
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // unblocks serves the state API: it counts the keys that are to be unblocked, which were blocked.
@@ -45,7 +45,7 @@ func unblocks(t *testing.T, status int) (flags []string, keys *[]string) {
 func TestRaiseAndPrune(t *testing.T) {
 	g := NewWithT(t)
 	api, url := startManager(t)
-	policy := testenv.MakePolicy("shop/api-quota").Key(testenv.PrincipalPart()).Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
+	policy := testpolicy.Make("shop/api-quota").Key(testpolicy.PrincipalPart()).Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
 	g.Expect(api.Create(t.Context(), policy)).To(Succeed())
 	check := func(key string) (status int) {
 		response, err := http.Post(url+"/v1/check", "application/json", strings.NewReader(`{"policies":["shop/api-quota"],"key":"`+key+`"}`))

@@ -12,7 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // section returns the text of a page under the heading, up to the next one.
@@ -60,7 +60,7 @@ func TestStepsWithoutThePlugin(t *testing.T) {
 // kubectl runs kubectl against the API server of KUBECONFIG and returns its output.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), testenv.Kubectl(t), args...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), kube.Kubectl(t), args...).CombinedOutput()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(out))
 	return string(out)
 }

@@ -17,22 +17,25 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv/process"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // startManager starts an API server, whose kubeconfig becomes the default, and a manager with its
 // Redis. It returns a client of the API server and the URL of the manager.
-func startManager(t *testing.T) (api kube.Client, url string) {
+func startManager(t *testing.T) (api ctrlclient.Client, url string) {
 	t.Helper()
-	g, server, redis := NewWithT(t), testenv.StartAPIServer(t), testenv.StartRedis(t)
+	g, server, redis := NewWithT(t), kube.StartAPIServer(t), testenv.StartRedis(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	g.Expect(os.WriteFile(kubeconfig, server.Env.KubeConfig, 0o600)).To(Succeed())
 	t.Setenv("KUBECONFIG", kubeconfig)
 	address, log := testenv.FreeAddr(t), testenv.Log{}
-	manager := exec.Command(testenv.Weir(t), "manager", "--redis-url", redis.URL, "--kubeconfig", kubeconfig, "--tenancy", "Cluster",
+	manager := exec.Command(process.Weir(t), "manager", "--redis-url", redis.URL, "--kubeconfig", kubeconfig, "--tenancy", "Cluster",
 		"--http-address", address, "--grpc-address", "", "--operator-address", "", "--metrics-address", "", "--webhook-address", "")
 	manager.Stderr = &log
 	g.Expect(manager.Start()).To(Succeed())
@@ -51,7 +54,7 @@ func startManager(t *testing.T) (api kube.Client, url string) {
 func TestShadowAndEnforce(t *testing.T) {
 	g := NewWithT(t)
 	api, url := startManager(t)
-	login := testenv.MakePolicy("shop/login").Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
+	login := testpolicy.Make("shop/login").Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
 	g.Expect(api.Create(t.Context(), login)).To(Succeed())
 	succeed := func(args ...string) string {
 		code, out, complaint := command(t, append(args, "-n", "shop")...)
@@ -68,7 +71,7 @@ func TestShadowAndEnforce(t *testing.T) {
 	}
 	annotation := func() string {
 		got := &v1alpha1.RateLimitPolicy{}
-		g.Expect(api.Get(t.Context(), kube.ObjectKeyFromObject(login), got)).To(Succeed())
+		g.Expect(api.Get(t.Context(), ctrlclient.ObjectKeyFromObject(login), got)).To(Succeed())
 		for _, entry := range got.ManagedFields {
 			if strings.Contains(entry.FieldsV1.String(), "shadow-until") {
 				g.Expect(entry.Manager).To(Equal("weir-cli"))
@@ -95,7 +98,7 @@ func TestShadowAndEnforce(t *testing.T) {
 
 	t.Run("what fails", func(t *testing.T) {
 		g := NewWithT(t)
-		disabled := testenv.MakePolicy("shop/disabled").Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
+		disabled := testpolicy.Make("shop/disabled").Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
 		disabled.Spec.Mode = v1alpha1.ModeDisabled
 		g.Expect(api.Create(t.Context(), disabled)).To(Succeed())
 		for want, args := range map[string][]string{

@@ -11,7 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // Replicas report that a check applied within seconds.
@@ -66,7 +66,7 @@ Policies of Namespaces that the account may not list: 2.
 
 func TestTargetsOfAClusterWithoutGatewayAPI(t *testing.T) {
 	g := NewWithT(t)
-	useServer(t, testenv.StartAPIServer(t))
+	useServer(t, kube.StartAPIServer(t))
 	_, err := newConnection().existingTargets(t.Context(), true)
 	g.Expect(err).To(MatchError("this cluster does not know Gateway (gateway.networking.k8s.io/v1)"))
 }

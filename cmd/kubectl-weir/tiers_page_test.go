@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // The page docs/tasks/tiers.md works as printed, on a cluster.
@@ -26,7 +27,7 @@ func TestPageOfTiers(t *testing.T) {
 	sample, err := os.ReadFile("../../config/samples/tiers.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(sample)).To(ContainSubstring(testenv.CodeBlocks(string(text), "yaml")[0]), "the page shows a part of the sample")
-	kubectl, root := testenv.Kubectl(t), mustAbs(t, "../..")
+	kubectl, root := kube.Kubectl(t), mustAbs(t, "../..")
 	folder := t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(folder, "gold.csv"), []byte(testenv.CodeBlocks(string(text), "csv")[0]), 0o600)).To(Succeed())
 

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // wired is an API server with Envoy Gateway's kinds, Weir's Service and the printed Gateway with its routes.
@@ -45,7 +46,7 @@ func decodeManifests(t *testing.T, text string) manifests {
 }
 
 // useServer sets KUBECONFIG to the server.
-func useServer(t *testing.T, server *testenv.APIServer) {
+func useServer(t *testing.T, server *kube.APIServer) {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	NewWithT(t).Expect(os.WriteFile(kubeconfig, server.Env.KubeConfig, 0o600)).To(Succeed())
@@ -55,8 +56,8 @@ func useServer(t *testing.T, server *testenv.APIServer) {
 // TestWire has one API server. Each part creates its own objects, which are deleted when it ends.
 func TestWire(t *testing.T) {
 	g := NewWithT(t)
-	server := testenv.StartAPIServer(t, func(e *envtest.Environment) {
-		folder := testenv.GatewayCRDs(t)
+	server := kube.StartAPIServer(t, func(e *envtest.Environment) {
+		folder := kube.GatewayCRDs(t)
 		e.CRDDirectoryPaths, e.ErrorIfCRDPathMissing = []string{folder, filepath.Join(folder, "generated")}, true
 	})
 	useServer(t, server)
@@ -255,7 +256,7 @@ func wireNamesWhatIsMissing(t *testing.T, w *wired) {
 	edge, _ := w.run("gateway/shop", "-n", "shop", "--service", "edge-weir")
 	g.Expect(edge).To(HaveKey("ReferenceGrant/edge-weir-shop"))
 
-	useServer(t, testenv.StartAPIServer(t))
+	useServer(t, kube.StartAPIServer(t))
 	g.Expect(w.fails("gateway/shop")).To(Equal("error: this cluster does not know Gateway (gateway.networking.k8s.io/v1), HTTPRoute (gateway.networking.k8s.io/v1), " +
 		"ReferenceGrant (gateway.networking.k8s.io/v1beta1), SecurityPolicy (gateway.envoyproxy.io/v1alpha1): install Envoy Gateway with its CRDs; docs/integrations has the other proxies\n"))
 }

@@ -39,7 +39,7 @@ spec:
 `
 
 // post returns the status and the member "reservation" of the answer.
-func (p *process) post(path, body string) (status int, reservation string, err error) {
+func (p *weirProcess) post(path, body string) (status int, reservation string, err error) {
 	response, err := http.Post("http://"+p.http+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -75,7 +75,7 @@ func (g *gauge) add() {
 	}
 }
 
-func testCallsAtOnce(t *testing.T, processes ...*process) {
+func testCallsAtOnce(t *testing.T, processes ...*weirProcess) {
 	t.Helper()
 	const callers, rounds = 12, 30
 	var users [2]gauge

@@ -18,6 +18,8 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // mayBeEmpty are the panels about what a healthy installation never counts.
@@ -36,7 +38,7 @@ func TestDashboardsInPrometheus(t *testing.T) {
 	warning.Spec.Limits[0].WarnAt = new(int32(80))
 	warning.Spec.Limits[0].Candidate = &v1alpha1.Candidate{Threshold: new(int64(2))}
 	c.create(warning)
-	c.create(testenv.MakePolicy("shop/tokens").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 10, "1h").
+	c.create(testpolicy.Make("shop/tokens").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 10, "1h").
 		Limit("slow", v1alpha1.AlgorithmTokenBucket, 10, "720h").Reservations("1m", 10).Obj())
 	calls := c.policy("calls", 5)
 	calls.Spec.Limits = []v1alpha1.Limit{{Name: "calls", Algorithm: v1alpha1.AlgorithmConcurrency, Threshold: 5}}
@@ -82,7 +84,7 @@ func TestDashboardsInPrometheus(t *testing.T) {
 }
 
 // overrun reserves units of shop/tokens for the key, and commits and charges more than its quota.
-func (p *process) overrun(key string) error {
+func (p *weirProcess) overrun(key string) error {
 	post := func(path, body string) (string, error) {
 		response, err := http.Post("http://"+p.http+path, "application/json", strings.NewReader(body))
 		if err != nil {
@@ -116,7 +118,7 @@ func startPrometheus(t *testing.T, target string) func(query string) (int, error
 	config := filepath.Join(dir, "prometheus.yml")
 	g.Expect(os.WriteFile(config, fmt.Appendf(nil,
 		"scrape_configs: [{job_name: weir-metrics, scrape_interval: 1s, honor_labels: true, static_configs: [{targets: [%q]}]}]", target), 0o600)).To(Succeed())
-	server := exec.Command(testenv.Prometheus(t), "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
+	server := exec.Command(process.Prometheus(t), "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
 	g.Expect(server.Start()).To(Succeed())
 	t.Cleanup(func() {
 		_ = server.Process.Kill()

@@ -13,7 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // offAddresses turn all ports off.
@@ -118,7 +118,7 @@ func TestTakenPortEndsTheProcess(t *testing.T) {
 			t.Run(name+"/"+port, func(t *testing.T) {
 				g := NewWithT(t)
 				args := append(append([]string{}, tc.args...), offAddresses...)
-				output, err := exec.CommandContext(t.Context(), testenv.Weir(t), append(args, "--"+port+"-address", address)...).CombinedOutput()
+				output, err := exec.CommandContext(t.Context(), process.Weir(t), append(args, "--"+port+"-address", address)...).CombinedOutput()
 				g.Expect(err).To(MatchError("exit status 1"))
 				g.Expect(string(output)).To(HaveSuffix("weir: --" + port + "-address \"" + address + "\": address already in use\n"))
 				g.Expect(string(output)).NotTo(Or(ContainSubstring("Starting"), ContainSubstring("Redis is unavailable"), ContainSubstring("Waiting for")))

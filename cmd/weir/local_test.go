@@ -15,10 +15,11 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // degradedCheck sends a check and returns the status and the header Weir-Degraded.
-func (p *process) degradedCheck(policy, key string) (status int, degraded string) {
+func (p *weirProcess) degradedCheck(policy, key string) (status int, degraded string) {
 	body := fmt.Sprintf(`{"policies":["shop/%s"],"key":%q}`, policy, key)
 	response, err := http.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body))
 	if err != nil {
@@ -29,7 +30,7 @@ func (p *process) degradedCheck(policy, key string) (status int, degraded string
 }
 
 // admits returns how many checks of the key pass before the first denial, at most 100.
-func (p *process) admits(policy, key string) (n int) {
+func (p *weirProcess) admits(policy, key string) (n int) {
 	for range 100 {
 		if status, _ := p.degradedCheck(policy, key); status != http.StatusOK {
 			break
@@ -77,9 +78,9 @@ func TestManagerLimitsLocallyWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
 	c.manager("--decisions=false")
-	c.create(testenv.MakePolicy("shop/p").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 10, "1h").
+	c.create(testpolicy.Make("shop/p").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 10, "1h").
 		FailureMode(v1alpha1.FailureModeLocal).Obj())
-	replicas := []*process{c.manager("--controllers=false", "--replica", "a"), c.manager("--controllers=false", "--replica", "b")}
+	replicas := []*weirProcess{c.manager("--controllers=false", "--replica", "a"), c.manager("--controllers=false", "--replica", "b")}
 	for _, p := range replicas {
 		g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(10)))
 		g.Eventually(func() string { return p.get("/v1/policies") }, "10s").
@@ -92,7 +93,7 @@ func TestManagerLimitsLocallyWithoutRedis(t *testing.T) {
 }
 
 // get returns the body of a response.
-func (p *process) get(path string) string {
+func (p *weirProcess) get(path string) string {
 	response, err := http.Get("http://" + p.http + path)
 	if err != nil {
 		return ""

@@ -30,12 +30,14 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // cluster is a real kube-apiserver and a real Redis for manager processes.
 type cluster struct {
 	tb         testing.TB
-	api        *testenv.APIServer
+	api        *kube.APIServer
 	client     client.Client
 	redis      *testenv.Redis
 	kubeconfig string
@@ -43,7 +45,7 @@ type cluster struct {
 
 func startCluster(tb testing.TB) *cluster {
 	tb.Helper()
-	c := &cluster{tb: tb, api: testenv.StartAPIServer(tb), redis: testenv.StartRedis(tb)}
+	c := &cluster{tb: tb, api: kube.StartAPIServer(tb), redis: testenv.StartRedis(tb)}
 	c.client = c.api.Client()
 	c.kubeconfig = filepath.Join(tb.TempDir(), "kubeconfig")
 	if err := os.WriteFile(c.kubeconfig, c.api.Env.KubeConfig, 0o600); err != nil {
@@ -54,7 +56,7 @@ func startCluster(tb testing.TB) *cluster {
 }
 
 // manager starts a manager with a short lease and without a webhook.
-func (c *cluster) manager(args ...string) *process {
+func (c *cluster) manager(args ...string) *weirProcess {
 	c.tb.Helper()
 	return startWeir(c.tb, c.managerArgs(args...)...)
 }
@@ -75,7 +77,7 @@ func (c *cluster) create(object client.Object) {
 }
 
 func (c *cluster) policy(name string, threshold int64) *v1alpha1.RateLimitPolicy {
-	return testenv.MakePolicy("shop/"+name).Limit("hourly", v1alpha1.AlgorithmFixedWindow, threshold, "1h").Obj()
+	return testpolicy.Make("shop/"+name).Limit("hourly", v1alpha1.AlgorithmFixedWindow, threshold, "1h").Obj()
 }
 
 func (c *cluster) apply(name string, threshold int64) {
@@ -106,8 +108,8 @@ func (c *cluster) condition(name, kind string) func() string {
 }
 
 // leader returns the process that holds the lease, or nil.
-func (c *cluster) leader(among []*process) func() *process {
-	return func() *process {
+func (c *cluster) leader(among []*weirProcess) func() *weirProcess {
+	return func() *weirProcess {
 		lease := &coordinationv1.Lease{}
 		name := types.NamespacedName{Namespace: "default", Name: "weir-manager"}
 		if err := c.client.Get(c.tb.Context(), name, lease); err != nil || lease.Spec.HolderIdentity == nil {
@@ -124,7 +126,7 @@ func (c *cluster) leader(among []*process) func() *process {
 
 // threshold returns the threshold that the process enforces; 0 without a response, -404
 // for an unknown policy.
-func (p *process) threshold(name string) int64 {
+func (p *weirProcess) threshold(name string) int64 {
 	response, err := http.Post("http://"+p.http+"/v1/check", "application/json",
 		strings.NewReader(`{"policies":["shop/`+name+`"],"key":"t","peek":true}`))
 	if err != nil {
@@ -141,7 +143,7 @@ func (p *process) threshold(name string) int64 {
 	return answer.Limits[0].Threshold
 }
 
-func (p *process) enforces(name string) func() int64 {
+func (p *weirProcess) enforces(name string) func() int64 {
 	return func() int64 { return p.threshold(name) }
 }
 
@@ -168,7 +170,7 @@ func TestManagerEnforcesThePoliciesOfTheCluster(t *testing.T) {
 	})
 
 	t.Run("the status reports an invalid policy", func(t *testing.T) {
-		c.create(testenv.MakePolicy("shop/bad").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").
+		c.create(testpolicy.Make("shop/bad").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").
 			Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj())
 		NewWithT(t).Eventually(c.condition("bad", v1alpha1.ConditionAccepted)).Should(Equal("False/InvalidSpec"))
 	})
@@ -227,7 +229,7 @@ func TestManagerDecidesWithoutTheAPIServer(t *testing.T) {
 	t.Logf("slowest decision during the outage: %v", worst)
 }
 
-func status(p *process, path string) int {
+func status(p *weirProcess, path string) int {
 	response, err := http.Get("http://" + p.http + path)
 	if err != nil {
 		return 0
@@ -240,11 +242,11 @@ func TestManagersFailOver(t *testing.T) {
 	c := startCluster(t)
 	// A frozen leader still considers itself the leader for the renew deadline.
 	slow := []string{"--lease-duration", "6s", "--lease-renew-deadline", "5s"}
-	all := []*process{c.manager(slow...), c.manager(slow...), c.manager(slow...)}
-	without := func(excluded *process) []*process {
-		return slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return p == excluded })
+	all := []*weirProcess{c.manager(slow...), c.manager(slow...), c.manager(slow...)}
+	without := func(excluded *weirProcess) []*weirProcess {
+		return slices.DeleteFunc(slices.Clone(all), func(p *weirProcess) bool { return p == excluded })
 	}
-	expectThreshold := func(g *WithT, among []*process, want int64) {
+	expectThreshold := func(g *WithT, among []*weirProcess, want int64) {
 		t.Helper()
 		for _, p := range among {
 			g.Eventually(p.enforces("p"), "30s").Should(Equal(want))
@@ -372,7 +374,7 @@ func TestManagerTenancy(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
 	p := c.manager("--tenancy", "Namespace")
-	c.create(testenv.MakePolicy("shop/p").Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
+	c.create(testpolicy.Make("shop/p").Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
 		Limit("hourly", v1alpha1.AlgorithmFixedWindow, 3, "1h").Obj())
 	g.Eventually(c.condition("p", v1alpha1.ConditionAccepted), "20s").Should(Equal("False/MatchNotPermitted"))
 	g.Expect(p.threshold("p")).NotTo(Equal(int64(3)))

@@ -38,7 +38,7 @@ func inPod(tb testing.TB, cmd *exec.Cmd) {
 
 // podMemory returns the largest memory of the cgroup of the process, in bytes: what the limit of a pod counts. It is
 // 0 without a cgroup.
-func (p *process) podMemory() int {
+func (p *weirProcess) podMemory() int {
 	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.cmd.Process.Pid))
 	if err != nil {
 		return 0

@@ -25,7 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // The Roles of the chart suffice for watched Namespaces. No Role permits to watch the
@@ -47,8 +48,8 @@ func TestManagerWatchesNamespacesWithRoles(t *testing.T) {
 
 	c.apply("named", 7)
 	g.Eventually(p.enforces("named"), "20s").Should(Equal(int64(7)))
-	c.create(testenv.MakePolicy("other/outside").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 3, "1h").Obj())
-	c.create(testenv.MakePolicy("shop/p").Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
+	c.create(testpolicy.Make("other/outside").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 3, "1h").Obj())
+	c.create(testpolicy.Make("shop/p").Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
 		Limit("hourly", v1alpha1.AlgorithmFixedWindow, 3, "1h").Obj())
 	g.Eventually(c.condition("p", v1alpha1.ConditionAccepted), "10s").Should(Equal("False/MatchNotPermitted"))
 	c.grant(`"shop.example"`)
@@ -76,7 +77,7 @@ func TestManagerExcludesNamespaces(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kept"}})
-	c.create(testenv.MakePolicy("kept/k").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 3, "1h").Obj())
+	c.create(testpolicy.Make("kept/k").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 3, "1h").Obj())
 	c.apply("p", 5)
 	p := c.manager()
 	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
@@ -93,8 +94,8 @@ func TestManagerExcludesNamespaces(t *testing.T) {
 func (c *cluster) install(args ...string) (kinds []string) {
 	c.tb.Helper()
 	g := NewWithT(c.tb)
-	helm := exec.CommandContext(c.tb.Context(), testenv.Helm(c.tb), append([]string{
-		"template", "weir", "../../charts/weir", "--namespace", "weir-system", "--kube-version", testenv.KubeVersion(c.tb),
+	helm := exec.CommandContext(c.tb.Context(), kube.Helm(c.tb), append([]string{
+		"template", "weir", "../../charts/weir", "--namespace", "weir-system", "--kube-version", kube.Version(c.tb),
 	}, args...)...)
 	var problems bytes.Buffer
 	helm.Stderr = &problems

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // metrics returns a function that returns the lines of the metrics at the address.
@@ -35,7 +36,7 @@ func metrics(address string) func() ([]string, error) {
 }
 
 // logged returns how many lines of the log contain the text.
-func (p *process) logged(text string) func() int {
+func (p *weirProcess) logged(text string) func() int {
 	return func() int { return strings.Count(p.log.String(), text) }
 }
 
@@ -50,18 +51,18 @@ func TestManagersStartWithoutRedis(t *testing.T) {
 	both := c.manager("--metrics-address", addresses[0])
 	decisions := c.manager("--controllers=false", "--metrics-address", addresses[1])
 	controllers := c.manager("--decisions=false", "--metrics-address", addresses[2])
-	processes := []*process{both, decisions, controllers}
+	processes := []*weirProcess{both, decisions, controllers}
 	for i, p := range processes {
 		g.Eventually(p.logged("Redis is unavailable"), "10s").Should(Equal(1))
 		g.Eventually(metrics(addresses[i]), "10s").Should(ContainElement("weir_redis_up 0"))
 	}
-	for _, p := range []*process{both, decisions} {
+	for _, p := range []*weirProcess{both, decisions} {
 		g.Expect(status(p, "/healthz")).To(Equal(http.StatusOK))
 		g.Expect(status(p, "/readyz")).To(Equal(http.StatusServiceUnavailable), "no plans yet")
 	}
 	g.Expect(status(controllers, "/readyz")).To(Equal(http.StatusOK), "it serves the webhook")
 	c.redis.Start()
-	for _, p := range []*process{both, decisions} {
+	for _, p := range []*weirProcess{both, decisions} {
 		g.Eventually(func() int { return status(p, "/readyz") }, "20s").Should(Equal(http.StatusOK))
 		g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(7)))
 	}
@@ -135,7 +136,7 @@ func TestSentinelFlagsAreValidated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			args := append([]string{"standalone", "--policies", "../../config/samples"}, tc.args...)
-			out, err := exec.Command(testenv.Weir(t), args...).CombinedOutput()
+			out, err := exec.Command(process.Weir(t), args...).CombinedOutput()
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(string(out)).To(ContainSubstring(tc.want))
 		})
@@ -184,7 +185,7 @@ func TestNextLeaderChangesNoStatus(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
 	c.apply("p", 7)
-	all := []*process{c.manager(), c.manager()}
+	all := []*weirProcess{c.manager(), c.manager()}
 	for _, p := range all {
 		g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(7)))
 	}

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // The file flags suffice for a Redis that requires a user, a password and mTLS.
@@ -94,7 +95,7 @@ func TestRedisURLFile(t *testing.T) {
 	g.Expect(p.log.String()).NotTo(ContainSubstring("s3cret"))
 
 	run := func(args ...string) string {
-		out, err := exec.Command(testenv.Weir(t), append(args, "--policies", "../../config/samples", "--redis-url-file", file)...).CombinedOutput()
+		out, err := exec.Command(process.Weir(t), append(args, "--policies", "../../config/samples", "--redis-url-file", file)...).CombinedOutput()
 		g.Expect(err).To(HaveOccurred())
 		g.Expect(string(out)).NotTo(ContainSubstring("s3cret"))
 		return string(out)
@@ -110,7 +111,7 @@ func TestRedisURLFile(t *testing.T) {
 
 func TestStandaloneRejectsRedisFilesWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
-	out, err := exec.Command(testenv.Weir(t), "standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt").CombinedOutput()
+	out, err := exec.Command(process.Weir(t), "standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt").CombinedOutput()
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(string(out)).To(ContainSubstring("need --redis-url"))
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/webhook"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 const (
@@ -67,7 +68,7 @@ func measureKeys(b *testing.B, keys, objects int) map[string]memoryByRole {
 	b.Helper()
 	g := NewWithT(b)
 	c := startCluster(b)
-	c.create(testenv.MakePolicy("shop/tiers").Key(testenv.DescriptorPart("tenant")).
+	c.create(testpolicy.Make("shop/tiers").Key(testpolicy.DescriptorPart("tenant")).
 		Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1h").
 		Override(v1alpha1.Override{Name: "gold", Groups: []string{"gold"}, Limits: []v1alpha1.LimitOverride{{Name: "burst", Threshold: new(int64(500))}}}).Obj())
 	start := c.withReviews()
@@ -101,7 +102,7 @@ func measureKeys(b *testing.B, keys, objects int) map[string]memoryByRole {
 
 // importKeys imports the keys with the plugin and waits until all processes decide by them. It returns by unit how long this
 // took, and the CPU times.
-func (c *cluster) importKeys(b *testing.B, all []*process, keys, objects int) map[string]time.Duration {
+func (c *cluster) importKeys(b *testing.B, all []*weirProcess, keys, objects int) map[string]time.Duration {
 	b.Helper()
 	g := NewWithT(b)
 	file, list := filepath.Join(b.TempDir(), "keys.txt"), strings.Builder{}
@@ -141,7 +142,7 @@ func tenantKey(i int) string { return fmt.Sprintf("tenant-%013d", i) }
 
 // withReviews makes the API server ask the webhook of one process. It returns what starts the processes: that one, two
 // more with both halves, and one that only decides.
-func (c *cluster) withReviews() (start func() []*process) {
+func (c *cluster) withReviews() (start func() []*weirProcess) {
 	c.tb.Helper()
 	g := NewWithT(c.tb)
 	authority, address, dir := testenv.NewAuthority(c.tb), testenv.FreeAddr(c.tb), c.tb.TempDir()
@@ -156,15 +157,15 @@ func (c *cluster) withReviews() (start func() []*process) {
 		w.URL, w.CABundle, w.Service = new("https://"+address+*w.Service.Path), authority.PEM, nil
 	}
 	c.create(configuration)
-	return func() []*process {
-		all := []*process{c.manager("--webhook-address", address, "--webhook-cert-file", certFile, "--webhook-key-file", keyFile), c.manager(), c.manager(), c.manager("--controllers=false")}
+	return func() []*weirProcess {
+		all := []*weirProcess{c.manager("--webhook-address", address, "--webhook-cert-file", certFile, "--webhook-key-file", keyFile), c.manager(), c.manager(), c.manager("--controllers=false")}
 		g.Eventually(c.leader(all), "30s").ShouldNot(BeNil())
 		return all
 	}
 }
 
 // thresholdFor returns the threshold of the policy shop/tiers for the tenant; 0 without a response.
-func (p *process) thresholdFor(tenant string) int64 {
+func (p *weirProcess) thresholdFor(tenant string) int64 {
 	response, err := http.Post("http://"+p.http+"/v1/check", "application/json",
 		strings.NewReader(`{"policies":["shop/tiers"],"key":"`+tenant+`","peek":true}`))
 	if err != nil {
@@ -179,7 +180,7 @@ func (p *process) thresholdFor(tenant string) int64 {
 }
 
 // awaitKey waits until all processes find the key in the group.
-func awaitKey(g *WithT, all []*process, key string) {
+func awaitKey(g *WithT, all []*weirProcess, key string) {
 	for _, p := range all {
 		g.Eventually(func() int64 { return p.thresholdFor(key) }, "60s", "5ms").Should(Equal(int64(500)))
 	}
@@ -187,7 +188,7 @@ func awaitKey(g *WithT, all []*process, key string) {
 
 // timeKeyEdits replaces the first key of one object after the other. It returns the sorted times until all processes
 // decided by the new key, and the last of these keys.
-func (c *cluster) timeKeyEdits(b *testing.B, all []*process) (took []time.Duration, key string) {
+func (c *cluster) timeKeyEdits(b *testing.B, all []*weirProcess) (took []time.Duration, key string) {
 	b.Helper()
 	g := NewWithT(b)
 	groups := &v1alpha1.RateLimitKeyGroupList{}
@@ -212,7 +213,7 @@ func (c *cluster) timeKeyEdits(b *testing.B, all []*process) (took []time.Durati
 }
 
 // memoryOf lets each process decide, and returns the memory by role.
-func (c *cluster) memoryOf(b *testing.B, all []*process) memoryByRole {
+func (c *cluster) memoryOf(b *testing.B, all []*weirProcess) memoryByRole {
 	b.Helper()
 	g := NewWithT(b)
 	leader, roles := c.leader(all)(), memoryByRole{}

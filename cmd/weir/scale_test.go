@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // replicasAtScale is the number of processes that enforce the policies.
@@ -62,7 +63,7 @@ func (c *cluster) fill(policies int) {
 	group.SetLimit(8)
 	for i := range policies {
 		group.Go(func() error {
-			policy := testenv.NumberedPolicy(i)
+			policy := testpolicy.Numbered(i)
 			applied, err := json.Marshal(policy)
 			if err != nil {
 				return err
@@ -81,7 +82,7 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	g := NewWithT(b)
 	patches := c.statusPatches(g)
 	start := time.Now()
-	all, metrics := make([]*process, replicasAtScale), make([]string, replicasAtScale)
+	all, metrics := make([]*weirProcess, replicasAtScale), make([]string, replicasAtScale)
 	for i := range all {
 		address := testenv.FreeAddr(b)
 		metrics[i] = "http://" + address + "/metrics"
@@ -127,7 +128,7 @@ func (c *cluster) measure(b *testing.B, policies int) {
 }
 
 // pod starts a manager with the memory limit of the chart.
-func (c *cluster) pod(args ...string) *process {
+func (c *cluster) pod(args ...string) *weirProcess {
 	c.tb.Helper()
 	return startCommand(c.tb, inPod, c.managerArgs(append([]string{"--max-namespace-policies", "0", "--max-namespace-plan-bytes", "0"}, args...)...)...)
 }
@@ -152,7 +153,7 @@ func (c *cluster) measureStarts(b *testing.B, policies int) {
 // BenchmarkStandaloneStart measures the time until weir standalone with 20,000 policy files is ready, its CPU time until then, and its
 // peak memory.
 func BenchmarkStandaloneStart(b *testing.B) {
-	g, dir := NewWithT(b), testenv.WriteNumberedPolicies(b, 20_000)
+	g, dir := NewWithT(b), testpolicy.WriteNumbered(b, 20_000)
 	for b.Loop() {
 		start, metrics := time.Now(), testenv.FreeAddr(b)
 		p := startCommand(b, inPod, "standalone", "--policies", dir, "--metrics-address", metrics)
@@ -208,7 +209,7 @@ func awaitReadiness(g *WithT, metrics []string, policies int, status metav1.Cond
 }
 
 // timeEdits returns the sorted times that edits took to reach all processes.
-func (c *cluster) timeEdits(b *testing.B, all []*process, edits int) []time.Duration {
+func (c *cluster) timeEdits(b *testing.B, all []*weirProcess, edits int) []time.Duration {
 	b.Helper()
 	took := make([]time.Duration, edits)
 	for i := range edits {
@@ -230,7 +231,7 @@ func (c *cluster) timeEdits(b *testing.B, all []*process, edits int) []time.Dura
 }
 
 // policies returns the number of policies that the process enforces.
-func (p *process) policies() int {
+func (p *weirProcess) policies() int {
 	response, err := http.Get("http://" + p.http + "/v1/policies")
 	if err != nil {
 		return 0
@@ -244,7 +245,7 @@ func (p *process) policies() int {
 }
 
 // memory returns a number of bytes of the status of the process, such as its memory VmRSS and its largest memory VmHWM.
-func (p *process) memory(g *WithT, field string) int {
+func (p *weirProcess) memory(g *WithT, field string) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	g.Expect(err).NotTo(HaveOccurred())
 	found := regexp.MustCompile(field + `:\s+(\d+) kB`).FindSubmatch(text)

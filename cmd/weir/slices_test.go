@@ -66,7 +66,7 @@ type slicedAnswer struct {
 }
 
 // check makes one check of the policies and counts the admission for each.
-func (c *slicedCallers) check(p *process, key string, peek bool, policies ...string) (answer slicedAnswer) {
+func (c *slicedCallers) check(p *weirProcess, key string, peek bool, policies ...string) (answer slicedAnswer) {
 	body := fmt.Sprintf(`{"policies": ["a/%s"], "key": %q, "peek": %t}`, strings.Join(policies, `", "a/`), key, peek)
 	response, err := c.client.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body))
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *slicedCallers) check(p *process, key string, peek bool, policies ...str
 }
 
 // run makes the checks from a number of callers at once. Each caller calls one process, for all chains in turn.
-func (c *slicedCallers) run(processes []*process, key string, callers, checks int) {
+func (c *slicedCallers) run(processes []*weirProcess, key string, callers, checks int) {
 	var wait sync.WaitGroup
 	for caller := range callers {
 		wait.Go(func() {
@@ -119,7 +119,7 @@ func TestSlicesAreExactAcrossProcesses(t *testing.T) {
 	}
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "sliced.yaml"), []byte(policies.String()), 0o600)).To(Succeed())
 	url := testenv.StartRedis(t).URL
-	var processes []*process
+	var processes []*weirProcess
 	for n := 1; n <= 4; n++ {
 		processes = append(processes, startStandalone(t, "--policies", dir, "--redis-url", url, "--store-timeout", "20s"))
 		t.Run(strconv.Itoa(n), func(t *testing.T) {

@@ -25,42 +25,41 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 func TestMain(m *testing.M) {
 	if policies, _ := strconv.Atoi(os.Getenv(stubPolicies)); policies > 0 {
 		serveStubAPI(policies)
 	}
-	code := m.Run()
-	testenv.RemoveWeir()
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
-// process is a running weir process.
-type process struct {
+// weirProcess is a running weir process.
+type weirProcess struct {
 	cmd  *exec.Cmd
 	http string
 	log  testenv.Log
 }
 
-func startStandalone(t *testing.T, args ...string) *process {
+func startStandalone(t *testing.T, args ...string) *weirProcess {
 	t.Helper()
 	return startWeir(t, append([]string{"standalone"}, args...)...)
 }
 
 // startWeir starts weir and waits until it serves HTTP.
-func startWeir(tb testing.TB, args ...string) *process {
+func startWeir(tb testing.TB, args ...string) *weirProcess {
 	tb.Helper()
 	return startCommand(tb, func(testing.TB, *exec.Cmd) {}, args...)
 }
 
 // startCommand starts weir as the function has changed the command, and waits until it serves HTTP.
-func startCommand(tb testing.TB, change func(testing.TB, *exec.Cmd), args ...string) *process {
+func startCommand(tb testing.TB, change func(testing.TB, *exec.Cmd), args ...string) *weirProcess {
 	tb.Helper()
 	g := NewWithT(tb)
-	p := &process{http: testenv.FreeAddr(tb)}
+	p := &weirProcess{http: testenv.FreeAddr(tb)}
 	args = append([]string{args[0], "--http-address", p.http, "--grpc-address", "", "--operator-address", "", "--metrics-address", ""}, args[1:]...)
-	p.cmd = exec.Command(testenv.Weir(tb), args...)
+	p.cmd = exec.Command(process.Weir(tb), args...)
 	p.cmd.Stderr = &p.log
 	change(tb, p.cmd)
 	g.Expect(p.cmd.Start()).To(Succeed())
@@ -82,7 +81,7 @@ func startCommand(tb testing.TB, change func(testing.TB, *exec.Cmd), args ...str
 }
 
 // check sends a check and returns the status and the longest retryAfter of its limits.
-func (p *process) check(body string) (status int, retryAfter time.Duration, err error) {
+func (p *weirProcess) check(body string) (status int, retryAfter time.Duration, err error) {
 	response, err := http.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body))
 	if err != nil {
 		return 0, 0, err
@@ -116,7 +115,7 @@ spec:
 ---`
 	text := fmt.Sprintf(policy, "fixed", "FixedWindow") + fmt.Sprintf(policy, "log", "SlidingLog")
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(text), 0o600)).To(Succeed())
-	var processes []*process
+	var processes []*weirProcess
 	for range 4 {
 		processes = append(processes, startStandalone(t, "--policies", dir, "--redis-url", server.URL, "--store-timeout", "10s"))
 	}

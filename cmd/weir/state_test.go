@@ -18,7 +18,7 @@ import (
 )
 
 // operator sends a call on the state of keys and returns the status and the body.
-func (p *process) operator(token, method, target, body string) (int, string) {
+func (p *weirProcess) operator(token, method, target, body string) (int, string) {
 	request, err := http.NewRequest(method, "http://"+p.http+target, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
@@ -87,7 +87,7 @@ func TestOperatorAddress(t *testing.T) {
 		return path
 	}
 	cert, key := authority.Issue(t, "weir", "127.0.0.1")
-	port := &process{http: testenv.FreeAddr(t)}
+	port := &weirProcess{http: testenv.FreeAddr(t)}
 	startStandalone(t, "--policies", "../../config/samples", "--admin-token-file", file("token", "secret"),
 		"--tls-cert-file", file("tls.crt", string(cert)), "--tls-key-file", file("tls.key", string(key)),
 		"--client-ca-file", file("ca.crt", string(authority.PEM)), "--operator-address", port.http)
@@ -145,7 +145,7 @@ func TestNoAdminTokenFile(t *testing.T) {
 func TestARestartKeepsDecisionsAndDeniedKeys(t *testing.T) {
 	g, redis, token := NewWithT(t), testenv.StartRedis(t), filepath.Join(t.TempDir(), "token")
 	g.Expect(os.WriteFile(token, []byte("secret"), 0o600)).To(Succeed())
-	begin := func() *process {
+	begin := func() *weirProcess {
 		return startStandalone(t, "--policies", "../../config/samples", "--redis-url", redis.URL, "--admin-token-file", token)
 	}
 	first := begin()

@@ -71,7 +71,7 @@ func BenchmarkStatusWrites(b *testing.B) {
 
 // latencies sends 500 checks a second, at most n and while the condition holds, and returns the
 // 99th percentile of their times.
-func (p *process) latencies(b *testing.B, while func() bool, n int) time.Duration {
+func (p *weirProcess) latencies(b *testing.B, while func() bool, n int) time.Duration {
 	b.Helper()
 	every := time.NewTicker(2 * time.Millisecond)
 	defer every.Stop()

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // The first mistake is rejected as in production, and the samples are accepted.
@@ -34,7 +35,7 @@ func TestRunJudgesPoliciesLikeTheChart(t *testing.T) {
 	_, rest, _ := strings.Cut(out.String(), "KUBECONFIG=")
 	kubeconfig, _, _ := strings.Cut(rest, "\n")
 	apply := func(matches, window string) string {
-		cmd := exec.CommandContext(t.Context(), testenv.Kubectl(t), "apply", "--kubeconfig", kubeconfig, "-f", "-")
+		cmd := exec.CommandContext(t.Context(), kube.Kubectl(t), "apply", "--kubeconfig", kubeconfig, "-f", "-")
 		cmd.Stdin = strings.NewReader(`{"apiVersion": "ratelimit.weir.dev/v1alpha1", "kind": "RateLimitPolicy", "metadata": {"name": "first", "namespace": "shop"},
 			"spec": {"matches": [` + matches + `], "limits": [{"name": "l", "algorithm": "FixedWindow", "threshold": 1, "window": "` + window + `"}]}}`)
 		output, _ := cmd.CombinedOutput()

@@ -57,8 +57,7 @@ func (c *compiler) calendar(at *field.Path, calendar *v1alpha1.Calendar) *plan.C
 		return nil
 	}
 	from := c.month.AddDate(0, -knownMonthsBefore, 0)
-	compiled.OffsetSeconds = offsetAt(from.In(zone))
-	compiled.Shifts = shiftsOf(zone, from, c.month.AddDate(knownYearsAfter, 0, 0))
+	compiled.OffsetSeconds, compiled.Shifts = plan.ZoneOffsets(zone, from, c.month.AddDate(knownYearsAfter, 0, 0))
 	return compiled
 }
 
@@ -77,25 +76,4 @@ func startDayOf(calendar *v1alpha1.Calendar) int {
 	default:
 		return 0
 	}
-}
-
-// shiftsOf returns the changes of the offset of the zone after from and before until.
-func shiftsOf(zone *time.Location, from, until time.Time) (shifts []plan.Shift) {
-	last := offsetAt(from.In(zone))
-	for at := from; ; {
-		_, at = at.In(zone).ZoneBounds()
-		if at.IsZero() || !at.Before(until) {
-			return shifts
-		}
-		// Most zones also change their abbreviation; some change nothing else.
-		if offset := offsetAt(at); offset != last {
-			shifts = append(shifts, plan.Shift{At: at.Unix(), OffsetSeconds: offset})
-			last = offset
-		}
-	}
-}
-
-func offsetAt(t time.Time) int64 {
-	_, seconds := t.Zone()
-	return int64(seconds)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // withCalendar returns a policy with a limit that has the calendar.
 func withCalendar(c v1alpha1.Calendar) *v1alpha1.RateLimitPolicy {
-	policy := testenv.MakePolicy("shop/x").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "").Obj()
+	policy := testpolicy.Make("shop/x").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "").Obj()
 	policy.Spec.Limits[0].Calendar = &c
 	return policy
 }
@@ -236,7 +236,7 @@ func TestNextRenewal(t *testing.T) {
 	berlin := withCalendar(v1alpha1.Calendar{Period: v1alpha1.CalendarPeriodDay, TimeZone: "Europe/Berlin"})
 	g.Expect(compile.NextRenewal(berlin, now)).To(Equal(date(t, "2027-01-01T00:00:00Z")))
 	g.Expect(compile.NextRenewal(withCalendar(v1alpha1.Calendar{Period: v1alpha1.CalendarPeriodDay}), now)).To(BeZero())
-	g.Expect(compile.NextRenewal(testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s").Obj(), now)).To(BeZero())
+	g.Expect(compile.NextRenewal(testpolicy.Make("shop/x").Limit("l", "GCRA", 1, "1s").Obj(), now)).To(BeZero())
 }
 
 func TestUnknownTimeZone(t *testing.T) {

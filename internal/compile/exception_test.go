@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 var exceptionNow = time.Date(2026, 11, 26, 5, 0, 0, 0, time.UTC)
@@ -34,7 +34,7 @@ func makeException(edits ...func(*v1alpha1.RateLimitExceptionSpec)) *v1alpha1.Ra
 
 // exceptedPolicy has a bucket of 200 units, of which gold has 500, and a log of 5 failures.
 func exceptedPolicy(edits ...func(*v1alpha1.RateLimitPolicySpec)) *v1alpha1.RateLimitPolicy {
-	policy := testenv.MakePolicy("shop/api").Key(testenv.PrincipalPart()).
+	policy := testpolicy.Make("shop/api").Key(testpolicy.PrincipalPart()).
 		Limit("burst", v1alpha1.AlgorithmTokenBucket, 200, "1m").
 		Limit("log", v1alpha1.AlgorithmSlidingLog, 50_000, "1m").
 		Override(v1alpha1.Override{
@@ -136,7 +136,7 @@ func TestProblemsOfExceptions(t *testing.T) {
 // An address is the network that the policy counts as one client; a key of another form stays as callers give it.
 func TestKeysOfExceptions(t *testing.T) {
 	t.Parallel()
-	address := testenv.MakePolicy("shop/api").Limit("burst", v1alpha1.AlgorithmFixedWindow, 500, "1m").Key(v1alpha1.KeyPart{
+	address := testpolicy.Make("shop/api").Limit("burst", v1alpha1.AlgorithmFixedWindow, 500, "1m").Key(v1alpha1.KeyPart{
 		Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{IPv4PrefixLength: new(int32(24))},
 	}).Obj()
 	for _, tc := range []struct{ given, want []string }{

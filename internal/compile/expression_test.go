@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/expression"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // Each expression of a policy is cheap enough, but not all together. The error names the most
@@ -21,7 +21,7 @@ import (
 func TestSumOfPrices(t *testing.T) {
 	const when, value, most = `request.headers.exists(n, n == "x")`, `principal.lowerAscii()`, `request.path.split("/").exists(s, s == "x" || s == "y")`
 	with := func(conditions int) *v1alpha1.RateLimitPolicy {
-		policy := testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").
+		policy := testpolicy.Make("shop/x").Limit("l", "FixedWindow", 1, "1s").
 			Match(v1alpha1.Match{When: when}).Match(v1alpha1.Match{When: most}).
 			Key(v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression, Expression: &v1alpha1.ExpressionKey{CEL: value}})
 		for i := range conditions {

@@ -14,18 +14,18 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // A release that does not know targetRefs, as after a rollback, sees a policy without them: docs/release.md lists
 // the effects.
 func TestReleaseWithoutTargetRefs(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
-	build := func() *testenv.PolicyBuilder {
-		return testenv.MakePolicy("shop/x").Target("HTTPRoute", "shop").Limit("a", "FixedWindow", 5, "1m")
+	build := func() *testpolicy.Builder {
+		return testpolicy.Make("shop/x").Target("HTTPRoute", "shop").Limit("a", "FixedWindow", 5, "1m")
 	}
 	g := NewWithT(t)
-	without := func(b *testenv.PolicyBuilder) *v1alpha1.RateLimitPolicy {
+	without := func(b *testpolicy.Builder) *v1alpha1.RateLimitPolicy {
 		policy := b.Obj()
 		policy.Spec.TargetRefs = nil
 		return policy
@@ -53,7 +53,7 @@ func TestReleaseWithoutTargetRefs(t *testing.T) {
 func TestReleaseWithoutGroups(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	policy := testenv.MakePolicy("shop/x").Key(testenv.PrincipalPart()).Limit("a", "FixedWindow", 5, "1m").Override(
+	policy := testpolicy.Make("shop/x").Key(testpolicy.PrincipalPart()).Limit("a", "FixedWindow", 5, "1m").Override(
 		v1alpha1.Override{Name: "gold", Groups: []string{"gold"}, Action: v1alpha1.OverrideActionAllow}).Obj()
 	_, errs := compile.Compile(policy, compile.Everything(), time.Time{})
 	g.Expect(errs).To(BeEmpty())
@@ -117,7 +117,7 @@ func TestGrant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			policy := testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s")
+			policy := testpolicy.Make("shop/x").Limit("l", "FixedWindow", 1, "1s")
 			for _, m := range tc.matches {
 				policy.Match(m)
 			}
@@ -142,7 +142,7 @@ func TestGrant(t *testing.T) {
 
 func TestGrantErrorNamesTheAnnotation(t *testing.T) {
 	t.Parallel()
-	_, errs := compile.Compile(testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").
+	_, errs := compile.Compile(testpolicy.Make("shop/x").Limit("l", "FixedWindow", 1, "1s").
 		Match(v1alpha1.Match{Hosts: []string{"a.example"}}).Obj(), compile.Grant{}, time.Time{})
 	NewWithT(t).Expect(errs.ToAggregate()).To(MatchError(
 		"spec.matches[0].hosts[0]: Forbidden: a.example is not granted to the Namespace by its annotation ratelimit.weir.dev/hosts"))
@@ -186,7 +186,7 @@ func TestGrantPermitsPlan(t *testing.T) {
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	spec := &testenv.MakePolicy("x").
+	spec := &testpolicy.Make("x").
 		Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
 		Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj().Spec
 	g.Expect(compile.Summary(spec)).To(Equal("burst 5/1m, daily 20/24h"))
@@ -194,14 +194,14 @@ func TestSummary(t *testing.T) {
 
 // A limit of units at once has no window.
 func TestSummaryOfConcurrency(t *testing.T) {
-	spec := &testenv.MakePolicy("shop/calls").Limit("inflight", v1alpha1.AlgorithmConcurrency, 10, "").Obj().Spec
+	spec := &testpolicy.Make("shop/calls").Limit("inflight", v1alpha1.AlgorithmConcurrency, 10, "").Obj().Spec
 	NewWithT(t).Expect(compile.Summary(spec)).To(Equal("inflight 10 at once"))
 }
 
 func TestSummaryFitsItsField(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	largest := testenv.MakePolicy("x")
+	largest := testpolicy.Make("x")
 	for range plan.MaxLimits {
 		largest.Limit(strings.Repeat("n", 63), v1alpha1.AlgorithmFixedWindow, plan.MaxFixedWindowThreshold, v1alpha1.Duration(strings.Repeat("9", 24)))
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 func keyGroup(group string, keys ...string) *v1alpha1.RateLimitKeyGroup {
@@ -67,7 +67,7 @@ func TestKeyGroupRejectsWhatTheSchemaShouldHave(t *testing.T) {
 func TestGroupsOfAnOverride(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	policy := testenv.MakePolicy("shop/x").Key(testenv.PrincipalPart()).Limit("l", v1alpha1.AlgorithmGCRA, 1, "1s").Override(
+	policy := testpolicy.Make("shop/x").Key(testpolicy.PrincipalPart()).Limit("l", v1alpha1.AlgorithmGCRA, 1, "1s").Override(
 		v1alpha1.Override{Name: "gold", Groups: []string{"gold", "partners"}, Action: v1alpha1.OverrideActionAllow}).Obj()
 	compiled, problems := compile.Compile(policy, compile.Everything(), time.Time{})
 	g.Expect(problems).To(BeEmpty())

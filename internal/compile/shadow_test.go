@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 func TestShadowOf(t *testing.T) {
@@ -43,7 +43,7 @@ func TestShadowOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			policy := testenv.MakePolicy("shop/login").Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1m").Obj()
+			policy := testpolicy.Make("shop/login").Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1m").Obj()
 			policy.Spec.Mode = tc.mode
 			if tc.value != "" {
 				policy.Annotations = map[string]string{v1alpha1.ShadowUntilAnnotation: tc.value}

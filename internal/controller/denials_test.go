@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // countedDenials counts the rounds of the leader.
@@ -81,7 +82,7 @@ var _ = Describe("Events of denials", func() {
 	// create returns once the controller sees the policy, since a policy that is gone gets no event.
 	create := func(ctx SpecContext, name string) *v1alpha1.RateLimitPolicy {
 		GinkgoHelper()
-		policy := testenv.MakePolicy(namespace+"/"+name).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
+		policy := testpolicy.Make(namespace+"/"+name).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
 		Expect(api.Create(ctx, policy)).To(Succeed())
 		Eventually(func(g Gomega) {
 			seen := &v1alpha1.RateLimitPolicy{}

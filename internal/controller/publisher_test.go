@@ -6,9 +6,13 @@ package controller_test
 import (
 	"testing"
 
+	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/controller/publishertest"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
+
+// The contract tests the whole Publisher.
+var _ = func(r publishertest.Registry) controller.Publisher { return r }
 
 // TestFakeRegistry proves that the specs run on a faithful registry.
 func TestFakeRegistry(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 var _ = Describe("A key group", func() {
@@ -112,7 +113,7 @@ var _ = Describe("A key group", func() {
 	})
 
 	It("does not hold up policies before its CRD is installed", func(ctx SpecContext) {
-		server := testenv.StartAPIServer(GinkgoTB())
+		server := kube.StartAPIServer(GinkgoTB())
 		other := server.Client()
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		Expect(other.Get(ctx, client.ObjectKey{Name: "ratelimitkeygroups.ratelimit.weir.dev"}, definition)).To(Succeed())
@@ -120,7 +121,7 @@ var _ = Describe("A key group", func() {
 		Eventually(func() error { return other.List(ctx, &v1alpha1.RateLimitKeyGroupList{}) }).WithContext(ctx).ShouldNot(Succeed())
 		plans, terms := newRegistry(), controller.NewTermTracker()
 		startController(options{server: server, namespace: "default", publisher: plans, terms: terms, outageDelay: outageDelay})
-		login := testenv.MakePolicy("default/login").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
+		login := testpolicy.Make("default/login").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
 		Expect(other.Create(ctx, login)).To(Succeed())
 		lead(terms)
 		Eventually(ctx, plans.plan).WithArguments("default/login").ShouldNot(BeNil())

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // A policy with a calendar is compiled again every month, since its plan has the offsets of two
@@ -21,9 +21,9 @@ func TestCalendarsAreRenewed(t *testing.T) {
 	g := NewWithT(t)
 	november := time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
 	december := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
-	policy := testenv.MakePolicy("shop/x").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "").Obj()
+	policy := testpolicy.Make("shop/x").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "").Obj()
 	policy.Spec.Limits[0].Calendar = &v1alpha1.Calendar{Period: v1alpha1.CalendarPeriodDay, TimeZone: "Europe/Berlin"}
-	other := testenv.MakePolicy("shop/y").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
+	other := testpolicy.Make("shop/y").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
 
 	c := &compilations{}
 	first := c.of(policy, compile.Everything(), november)
@@ -56,7 +56,7 @@ func TestCompilationsAreForgotten(t *testing.T) {
 	now := time.Unix(1_900_000_000, 0)
 	c := &compilations{}
 	compileOf := func(id string) *compilation {
-		return c.of(testenv.MakePolicy(id).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj(), compile.Everything(), now)
+		return c.of(testpolicy.Make(id).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj(), compile.Everything(), now)
 	}
 	kept, gone, deleted := compileOf("shop/kept"), compileOf("shop/gone"), compileOf("shop/deleted")
 	c.retain([]reconcile.Request{{NamespacedName: nameOf("shop/kept")}, {NamespacedName: nameOf("shop/deleted")}, {NamespacedName: nameOf("shop/new")}})

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 var _ = Describe("A RateLimitPolicy", func() {
@@ -308,7 +308,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Consistently(s.threshold).Should(Equal(int64(5)))
 
 			By("beginning another, after a second policy was deleted")
-			gone := testenv.MakePolicy(s.policy.Namespace+"/gone").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
+			gone := testpolicy.Make(s.policy.Namespace+"/gone").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
 			s.plans.change(func(r *registry) { r.records[s.policy.Namespace+"/gone"] = entry{record: &plan.Plan{}} })
 			Expect(api.Create(ctx, gone)).To(Succeed())
 			Expect(api.Delete(ctx, gone)).To(Succeed())
@@ -337,7 +337,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 		It("is not waited for by MarkSynced once it is deleted", func(ctx SpecContext) {
 			s.plans.change(func(r *registry) { r.writeDelay = 500 * time.Millisecond })
 			for i := range 64 { // two seconds for all
-				Expect(api.Create(ctx, testenv.MakePolicy(fmt.Sprintf("%s/p%d", s.policy.Namespace, i)).
+				Expect(api.Create(ctx, testpolicy.Make(fmt.Sprintf("%s/p%d", s.policy.Namespace, i)).
 					Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
 			}
 			lead(s.terms)
@@ -356,10 +356,10 @@ var _ = Describe("A RateLimitPolicy", func() {
 			By("beginning a term with five policies, one of which does not compile, while Redis is down")
 			s.plans.change(func(r *registry) { r.unreachable = true })
 			for i := range 4 {
-				Expect(api.Create(ctx, testenv.MakePolicy(fmt.Sprintf("%s/p%d", s.policy.Namespace, i)).
+				Expect(api.Create(ctx, testpolicy.Make(fmt.Sprintf("%s/p%d", s.policy.Namespace, i)).
 					Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
 			}
-			Expect(api.Create(ctx, testenv.MakePolicy(s.policy.Namespace+"/bad").
+			Expect(api.Create(ctx, testpolicy.Make(s.policy.Namespace+"/bad").
 				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj())).To(Succeed())
 			lead(s.terms)
 			Eventually(ctx, s.plans.passes).Should(Equal([]int{0, 4}))

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // requestFor returns the request to reconcile the policy with that ID.
@@ -55,7 +55,7 @@ func TestInitialPassIgnoresTermsThatHaveEnded(t *testing.T) {
 // A policy that the cache gets while a term lists the policies is in the list or missed.
 func TestInitialPassMisses(t *testing.T) {
 	g := NewWithT(t)
-	listed, added := client.Object(testenv.MakePolicy("shop/listed").Obj()), client.Object(testenv.MakePolicy("shop/added").Obj())
+	listed, added := client.Object(testpolicy.Make("shop/listed").Obj()), client.Object(testpolicy.Make("shop/added").Obj())
 	first, second := term{number: 1, ctx: t.Context()}, term{number: 2, ctx: t.Context()}
 	pass := &initialPass{}
 	g.Expect(pass.misses(first, added)).To(BeFalse(), "before the term lists them, it will find the policy")

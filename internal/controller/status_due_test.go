@@ -15,7 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // queueAt is a status queue at a time that the test sets, with the policy shop/p.
@@ -47,7 +47,7 @@ const (
 func newQueueAt(t *testing.T) *queueAt {
 	t.Helper()
 	q := &queueAt{t: t, running: term{number: 1, ctx: t.Context()}}
-	q.policy = testenv.MakePolicy("shop/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
+	q.policy = testpolicy.Make("shop/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
 	q.policy.UID, q.policy.Generation = "u", 3
 	q.statusQueue = newStatusQueue(policyKind(), published{queueAt: q}, tooLong)
 	t.Cleanup(q.queue.ShutDown)
@@ -210,6 +210,6 @@ func TestEndedTermsObserveNothing(t *testing.T) {
 	q.running = second
 	q.reconciled(writing)
 	q.isDueAt(maxInitialHold)
-	q.observePolicy(term{number: 1, ctx: t.Context()}, testenv.MakePolicy("shop/late").Obj(), &compilation{}, true)
+	q.observePolicy(term{number: 1, ctx: t.Context()}, testpolicy.Make("shop/late").Obj(), &compilation{}, true)
 	g.Expect(q.records).To(HaveLen(1), "an earlier number")
 }

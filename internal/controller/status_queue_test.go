@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // installation is a controller of its own Namespace, on a fake registry.
@@ -48,7 +48,7 @@ func installWith(ctx SpecContext, o options) *installation {
 }
 
 func (i *installation) policy(name string) *v1alpha1.RateLimitPolicy {
-	return testenv.MakePolicy(i.namespace+"/"+name).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
+	return testpolicy.Make(i.namespace+"/"+name).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
 }
 
 // apply creates a policy and waits until it is ready.
@@ -279,7 +279,7 @@ var _ = Describe("The status queue", func() {
 	It("sweeps only plans whose policy the API server does not have either", func(ctx SpecContext) {
 		i := install(ctx, never, 0)
 		elsewhere := makeNamespace(ctx) // the cache of the controller does not hold it
-		Expect(api.Create(ctx, testenv.MakePolicy(elsewhere+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
+		Expect(api.Create(ctx, testpolicy.Make(elsewhere+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
 		i.plans.change(func(r *registry) {
 			r.records[elsewhere+"/p"] = entry{record: &plan.Plan{}}
 			r.records[elsewhere+"/gone"] = entry{record: &plan.Plan{}}

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // The outcomes that the specs expect.
@@ -66,7 +66,7 @@ func setUp(ctx SpecContext, tenancy compile.Tenancy) *subject { return setUpWith
 func setUpWith(ctx SpecContext, tenancy compile.Tenancy, traffic controller.Traffic) *subject {
 	namespace := makeNamespace(ctx)
 	s := &subject{id: namespace + "/login", plans: newRegistry(), terms: controller.NewTermTracker()}
-	s.policy = testenv.MakePolicy(s.id).
+	s.policy = testpolicy.Make(s.id).
 		Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
 		Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
 		Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj()

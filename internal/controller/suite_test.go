@@ -38,11 +38,11 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/gatewayapi"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 var (
-	server *testenv.APIServer
+	server *kube.APIServer
 	api    client.Client
 )
 
@@ -57,7 +57,7 @@ var _ = BeforeSuite(func() {
 	SetDefaultEventuallyTimeout(30 * time.Second) // no spec is about speed
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	SetDefaultConsistentlyDuration(300 * time.Millisecond)
-	server = testenv.StartAPIServer(GinkgoTB())
+	server = kube.StartAPIServer(GinkgoTB())
 	server.Config.QPS = -1
 	api = server.Client()
 })
@@ -92,7 +92,7 @@ func annotate(ctx SpecContext, name, key, value string) {
 
 // options configure the controller of a spec.
 type options struct {
-	server      *testenv.APIServer           // nil is the common one
+	server      *kube.APIServer           // nil is the common one
 	started     func(*controller.Reconciler) // may be nil
 	namespace   string                       // the one whose policies it reconciles
 	tenancy     compile.Tenancy

@@ -21,7 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // sightings are the sightings that a spec reports.
@@ -201,7 +201,7 @@ var _ = Describe("The condition Wired", func() {
 		namespace := s.policy.Namespace
 		for i := range policies {
 			id := fmt.Sprintf("%s/p%d", namespace, i)
-			Expect(api.Create(ctx, testenv.MakePolicy(id).Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
+			Expect(api.Create(ctx, testpolicy.Make(id).Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
 				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj())).To(Succeed())
 		}
 		lead(s.terms)

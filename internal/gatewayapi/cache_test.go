@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // startCache starts a Cache until the test ends.
@@ -100,7 +100,7 @@ status:
 func TestCacheFollowsTheAPIServer(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(60 * time.Second)
-	server := testenv.StartAPIServer(t)
+	server := kube.StartAPIServer(t)
 	api := server.Client()
 	for _, name := range []string{"infra", "shop"} {
 		g.Expect(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // The kubelet forgets the back-off of earlier restarts once a container has run for 10
@@ -42,7 +42,7 @@ func TestFailedManagerIsUnhealthyOnlyInAnOldProcess(t *testing.T) {
 // The API server begins to serve a kind as soon as its CRD is established, so it may have one of them only.
 func TestKindsAreAwaited(t *testing.T) {
 	g := NewWithT(t)
-	server := testenv.StartAPIServer(t, func(env *envtest.Environment) { env.CRDs = nil })
+	server := kube.StartAPIServer(t, func(env *envtest.Environment) { env.CRDs = nil })
 	install := func(file string) {
 		_, err := envtest.InstallCRDs(server.Config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases/" + file}})
 		g.Expect(err).NotTo(HaveOccurred())

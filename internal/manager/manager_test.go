@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // plansKey is the Redis hash that holds the plans.
@@ -29,7 +30,7 @@ var _ = Describe("A policy of the cluster", Serial, func() {
 	var id string
 	BeforeEach(func(ctx SpecContext) {
 		id = newNamespace(ctx) + "/login"
-		policy = testenv.MakePolicy(id).Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+		policy = testpolicy.Make(id).Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
 		Expect(api.Create(ctx, policy)).To(Succeed())
 		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
 	})
@@ -102,7 +103,7 @@ var _ = Describe("A policy of the cluster", Serial, func() {
 	It("reports that its target does not exist, and applies to the requests of the target", func(ctx SpecContext) {
 		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		before := policy.DeepCopy()
-		policy.Spec.TargetRefs = testenv.MakePolicy(id).Target("HTTPRoute", "shop").Obj().Spec.TargetRefs
+		policy.Spec.TargetRefs = testpolicy.Make(id).Target("HTTPRoute", "shop").Obj().Spec.TargetRefs
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
 		Eventually(condition(policy, v1alpha1.ConditionWired)).WithContext(ctx).Should(Equal("False TargetNotFound"))
 		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
@@ -158,7 +159,7 @@ var _ = Describe("The manager", func() {
 		namespace := newNamespace(ctx)
 		shadowed := map[string]string{"good": time.Now().Add(time.Hour).Format(time.RFC3339)}
 		for name, paths := range map[string]string{"good": "/a", "bad": "/a//b"} {
-			policy := testenv.MakePolicy(namespace+"/"+name).Match(v1alpha1.Match{Paths: []string{paths}}).
+			policy := testpolicy.Make(namespace+"/"+name).Match(v1alpha1.Match{Paths: []string{paths}}).
 				Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
 			policy.Annotations = map[string]string{v1alpha1.ShadowUntilAnnotation: shadowed[name]}
 			Expect(api.Create(ctx, policy)).To(Succeed())

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // The cache has a key group without copies of its keys, and all else of it.
@@ -40,7 +40,7 @@ func TestCompactKeys(t *testing.T) {
 func TestCompactPolicy(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	policy := testenv.MakePolicy("shop/login").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 5, "1h").Obj()
+	policy := testpolicy.Make("shop/login").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 5, "1h").Obj()
 	policy.Annotations = map[string]string{"team": "shop"}
 	policy.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Ready", Message: "It is ready."}}
 	want := policy.DeepCopy()

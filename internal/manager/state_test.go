@@ -24,7 +24,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/kubeauth"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // verbs are the RBAC verbs that the calls on state require.
@@ -35,7 +35,7 @@ var _ = Describe("The state of keys", Serial, func() {
 	BeforeEach(func(ctx SpecContext) {
 		namespace = newNamespace(ctx)
 		id = namespace + "/login"
-		policy := testenv.MakePolicy(id).Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+		policy := testpolicy.Make(id).Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
 		Expect(api.Create(ctx, policy)).To(Succeed())
 		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
 	})
@@ -132,8 +132,8 @@ var _ = Describe("The state of keys", Serial, func() {
 	})
 
 	It("is listed to a caller with the verb list, without the values of headers unless with reveal", func(ctx SpecContext) {
-		policy := testenv.MakePolicy(namespace+"/keyed").Key(testenv.HeaderPart("x-key")).
-			Limit("hourly", v1alpha1.AlgorithmFixedWindow, 1, "1h", testenv.BlockDuration("10m")).Obj()
+		policy := testpolicy.Make(namespace+"/keyed").Key(testpolicy.HeaderPart("x-key")).
+			Limit("hourly", v1alpha1.AlgorithmFixedWindow, 1, "1h", testpolicy.BlockDuration("10m")).Obj()
 		Expect(api.Create(ctx, policy)).To(Succeed())
 		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
 		Expect([]int{check(namespace + "/keyed"), check(namespace + "/keyed")}).To(Equal([]int{200, 429}))
@@ -154,7 +154,7 @@ var _ = Describe("The state of keys", Serial, func() {
 
 	It("is explained to a caller with the verb in the namespace of each policy", func(ctx SpecContext) {
 		other := newNamespace(ctx)
-		foreign := testenv.MakePolicy(other+"/login").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+		foreign := testpolicy.Make(other+"/login").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
 		Expect(api.Create(ctx, foreign)).To(Succeed())
 		Eventually(condition(foreign, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
 		token := tokenOf(ctx, namespace, "operator", "weir")
@@ -189,17 +189,17 @@ var _ = Describe("The state of keys", Serial, func() {
 		grant(ctx, namespace, serviceAccount(namespace, "operator"), verbs...)
 		allowed(ctx, token, "get")
 		unknown := tokenOf(ctx, namespace, "another", "weir") // Weir keeps no answer about it
-		kube.Stop()
+		apiServer.Stop()
 		for _, verb := range verbs {
 			started := time.Now()
 			expect(unknown, verb, 503, "Unavailable")
 			Expect(time.Since(started)).To(BeNumerically("<", 5*time.Second))
 		}
 		Expect([]int{check(id), check(id), check(id)}).To(Equal([]int{200, 200, 429}))
-		kube.Start()
+		apiServer.Start()
 		allowed(ctx, token, "get")
 		// The following specs need the controller.
-		after := testenv.MakePolicy(namespace+"/after").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+		after := testpolicy.Make(namespace+"/after").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
 		Eventually(ctx, func() error { return api.Create(ctx, after) }).Should(Succeed())
 		Eventually(condition(after, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
 	})
@@ -208,7 +208,7 @@ var _ = Describe("The state of keys", Serial, func() {
 		role := clusterRole()
 		Expect(api.Create(ctx, role)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(api.Delete(ctx, role)).To(Succeed()) })
-		config := rest.AnonymousClientConfig(kube.Config)
+		config := rest.AnonymousClientConfig(apiServer.Config)
 		config.BearerToken = tokenOf(ctx, namespace, "weir")
 		authorizer, err := kubeauth.New(config)
 		Expect(err).NotTo(HaveOccurred())

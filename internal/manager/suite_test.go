@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 )
 
@@ -36,7 +37,7 @@ func TestManager(t *testing.T) {
 // One manager, on a real kube-apiserver and a real Redis, serves all specs: a process
 // can have only one.
 var (
-	kube     *testenv.APIServer
+	apiServer     *kube.APIServer
 	api      client.Client
 	server   *testenv.Redis
 	registry *redis.Client
@@ -49,8 +50,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
-	kube = testenv.StartAPIServer(GinkgoTB())
-	api = kube.Client()
+	apiServer = kube.StartAPIServer(GinkgoTB())
+	api = apiServer.Client()
 	server = testenv.StartRedis(GinkgoTB())
 	registry = redis.NewClient(&redis.Options{Addr: server.Addr})
 	DeferCleanup(registry.Close)
@@ -66,7 +67,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 				RedisPrefix: "weir:", HTTPAddress: checks, MetricsAddress: metrics, StoreTimeout: time.Second, Observe: true,
 				Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Registry: exported, Expiry: tlsfiles.NewExpiry(exported),
 			},
-			RedisURL: server.URL, Controllers: true, Decisions: true, Config: kube.Config,
+			RedisURL: server.URL, Controllers: true, Decisions: true, Config: apiServer.Config,
 			Tenancy: compile.TenancyCluster, Replica: "one",
 			Lease: manager.LeaseOptions{
 				Namespace: "default", Name: "weir-manager", Identity: "one",

@@ -22,7 +22,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/webhook"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 	hookv1alpha1 "github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
@@ -30,7 +30,7 @@ var _ = Describe("The webhook of the manager", func() {
 	It("is called by the API server, which trusts the issued certificate", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		configureWebhook(ctx, namespace)
-		good := testenv.MakePolicy(namespace+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 5, "1m")
+		good := testpolicy.Make(namespace+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 5, "1m")
 		bad := good.Obj()
 		bad.Spec.Matches = []v1alpha1.Match{{Paths: []string{"/a//b"}}}
 		Eventually(ctx, func(ctx context.Context) error { return api.Create(ctx, bad, client.DryRunAll) }).
@@ -44,7 +44,7 @@ var _ = Describe("The webhook of the manager", func() {
 	It("judges a policy while another address has 500 slow connections", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		configureWebhook(ctx, namespace)
-		bad := testenv.MakePolicy(namespace+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 5, "1m").
+		bad := testpolicy.Make(namespace+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 5, "1m").
 			Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj()
 		judge := func(ctx context.Context) error { return api.Create(ctx, bad.DeepCopy(), client.DryRunAll) }
 		Eventually(ctx, judge).Should(MatchError(apierrors.IsInvalid, "invalid"))

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // BenchmarkLoad loads policies with two limits and a host of their own, one in a file: first without anything loaded, then
@@ -15,7 +15,7 @@ import (
 func BenchmarkLoad(b *testing.B) {
 	for _, n := range []int{100, 2000, 20_000} {
 		b.Run(fmt.Sprintf("first=%d", n), func(b *testing.B) {
-			dir := testenv.WriteNumberedPolicies(b, n)
+			dir := testpolicy.WriteNumbered(b, n)
 			for b.Loop() {
 				files := newPolicyFiles([]string{dir})
 				if snapshot, errs := files.load(b.Context()); len(errs) > 0 || len(snapshot.Plans()) != n {
@@ -24,7 +24,7 @@ func BenchmarkLoad(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("again=%d", n), func(b *testing.B) {
-			files := newPolicyFiles([]string{testenv.WriteNumberedPolicies(b, n)})
+			files := newPolicyFiles([]string{testpolicy.WriteNumbered(b, n)})
 			files.load(b.Context())
 			for b.Loop() {
 				if snapshot, errs := files.load(b.Context()); len(errs) > 0 || snapshot != nil {

@@ -115,9 +115,9 @@ func clockLibrary(tb testing.TB) string {
 		tb.Fatalf("a server with a clock needs Linux, not %s", runtime.GOOS)
 	}
 	name := fmt.Sprintf("clock-%s-%x.so", runtime.GOARCH, sha256.Sum256(clockSource))
-	library := filepath.Join(moduleRoot(tb), "bin", "testenv", name)
+	library := filepath.Join(ModuleRoot(tb), "bin", "testenv", name)
 	if err := writeOnce(library, compileClock); err != nil {
-		tb.Fatalf("compile the test clock: %v (it needs a C compiler named cc; %s)", err, toolsHint)
+		tb.Fatalf("compile the test clock: %v (it needs a C compiler named cc; %s)", err, installHint)
 	}
 	return library
 }

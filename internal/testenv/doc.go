@@ -2,8 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package testenv runs the servers that tests need: real Redis and Valkey servers,
-// optionally with a clock that the test sets, a real Redis Cluster, real sentinels, and a
-// real kube-apiserver with etcd.
+// optionally with a clock that the test sets, a real Redis Cluster and real sentinels. It
+// links nothing of Kubernetes: test/layout holds that.
+//
+// Its folders serve the tests that need more. What the tests of a package import decides which
+// command runs them (hack/tiers.sh):
+//
+//   - kube: kube-apiserver, kubectl, helm
+//   - proxy: Envoy, Caddy
+//   - browser: Chromium
+//   - process: weir and its plugin as processes, Prometheus
+//   - testpolicy: RateLimitPolicies, for any test
 //
 // Nothing is simulated or skipped: a missing program fails the test with the command
 // that installs it. Every server belongs to the test that started it and stops with it,
@@ -11,7 +20,7 @@
 //
 // Read the files in this order:
 //
-//	registry.go     the keys of the registry
+//	registry.go      the keys of the registry
 //	redis.go         Redis: one redis-server or valkey-server
 //	calls.go         Calls: how often a server has run a command
 //	ports.go         FreeAddr: addresses for servers
@@ -22,11 +31,7 @@
 //	migration.go     Migration: moving a slot of a cluster
 //	replicas.go      replicas of the masters of a cluster
 //	sentinel.go      RedisSentinel: a master with a replica, watched by sentinels
-//	proxy.go         Proxy: a network that fails
-//	apiserver.go     APIServer: kube-apiserver and etcd
-//	gateway.go       InstallGatewayAPI: the kinds of the Gateway API and of Envoy Gateway
-//	builders.go      PolicyBuilder: RateLimitPolicies for tests
-//	scale.go         NumberedPolicy: one of many policies
+//	network.go       Network: a network in front of a server, which fails
 //	credentials.go   RotatingCredentials: credentials of a Redis that expire
 //	certificates.go  Authority: a CA for tests
 //	volume.go        Volume: the folder of a mounted Secret
@@ -34,7 +39,7 @@
 //	log.go           Log: the log of a process under test
 //	series.go        Series: the metrics of a process under test
 //	pages.go         CodeBlocks: the code on a page of the documentation
-//	programs.go      the paths of programs such as kubectl, caddy and envoy
+//	programs.go      the repository, and the programs that hack installs
 //	proc_linux.go    processes on Linux; proc_other.go elsewhere
 package testenv
 
@@ -47,28 +52,8 @@ import (
 	"time"
 )
 
-// toolsHint is the command that installs missing programs.
-const toolsHint = "run `make test-tools` in the root of the module to install the programs that the tests need"
-
-// moduleRoot returns the folder with the go.mod of Weir, searching upwards from the
-// folder of the test's package.
-func moduleRoot(tb testing.TB) string {
-	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatalf("working directory: %v", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			tb.Fatal("no go.mod in or above the working directory")
-		}
-		dir = parent
-	}
-}
+// installHint is the command that installs missing programs.
+const installHint = "run hack/redis.sh in the root of the repository"
 
 // writeMutex serializes writeOnce within one test binary.
 var writeMutex sync.Mutex

@@ -54,9 +54,3 @@ func isFree(addr string) bool {
 	_ = listener.Close()
 	return true
 }
-
-// EnvoyAddress returns the address host:port as a socket_address in a configuration of Envoy.
-func EnvoyAddress(address string) (string, error) {
-	host, port, err := net.SplitHostPort(address)
-	return fmt.Sprintf("{address: %s, port_value: %s}", host, port), err
-}

@@ -35,9 +35,9 @@ func halted(pid int) bool {
 	return len(threads) > 0 && !slices.ContainsFunc(threads, running)
 }
 
-// killChild kills the processes with the name and the argument, which must identify the
+// KillChild kills the processes with the name and the argument, which must identify the
 // test's own process.
-func killChild(name, argument string) {
+func KillChild(name, argument string) {
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range commands {
 		command, err := os.ReadFile(path)

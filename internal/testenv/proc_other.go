@@ -16,5 +16,5 @@ func DieWithParent() *syscall.SysProcAttr {
 // halted cannot be determined outside Linux.
 func halted(int) bool { return true }
 
-// killChild does nothing outside Linux; the caller stops the process gracefully.
-func killChild(string, string) {}
+// KillChild does nothing outside Linux; the caller stops the process gracefully.
+func KillChild(string, string) {}

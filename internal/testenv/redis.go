@@ -171,7 +171,7 @@ var errPortTaken = errors.New("port taken")
 func (r *Redis) start() error {
 	server, err := exec.LookPath(r.program)
 	if err != nil {
-		return fmt.Errorf("no %s on PATH: %s", r.program, toolsHint)
+		return fmt.Errorf("no %s on PATH: %s", r.program, installHint)
 	}
 	host, port, err := net.SplitHostPort(r.Addr)
 	if err != nil {

@@ -52,7 +52,7 @@ type SentinelOptions struct {
 	Args []string
 	// Config are further lines of the configuration of every sentinel.
 	Config []string
-	// Partitionable puts a proxy between the first master and all others: the replica, the sentinels
+	// Partitionable puts a Network between the first master and all others: the replica, the sentinels
 	// and the clients that ask them.
 	Partitionable bool
 	// Cert, Key and CA are the files of the certificate that every server uses, for TLS.
@@ -67,8 +67,8 @@ type RedisSentinel struct {
 	// Sentinels are the sentinels.
 	Sentinels []*Redis
 
-	// Proxy is the proxy in front of the first master of a Partitionable RedisSentinel.
-	Proxy *Proxy
+	// Network is in front of the first master of a Partitionable RedisSentinel.
+	Network *Network
 
 	// URL is the redis-sentinel:// or rediss-sentinel:// URL that names all sentinels.
 	URL string
@@ -86,7 +86,7 @@ func StartRedisSentinel(tb testing.TB, o SentinelOptions) *RedisSentinel {
 	master := s.startNode(o.Args)
 	s.Nodes = []*Redis{master}
 	if o.Partitionable {
-		s.Proxy = StartProxy(tb, s.Address(master))
+		s.Network = StartNetwork(tb, s.Address(master))
 	}
 	replica := s.startNode(append(slices.Clone(o.Args), "--replicaof", hostOf(master.Addr)+" "+portOf(s.Address(master))))
 	s.Nodes = append(s.Nodes, replica)
@@ -174,8 +174,8 @@ func (s *RedisSentinel) addTLS(server *Redis) {
 // Address returns the address of the server that the sentinels announce: the one with TLS, if
 // there is one.
 func (s *RedisSentinel) Address(server *Redis) string {
-	if s.Proxy != nil && server == s.Nodes[0] {
-		return s.Proxy.Addr
+	if s.Network != nil && server == s.Nodes[0] {
+		return s.Network.Addr
 	}
 	if server.tlsAddr != "" {
 		return server.tlsAddr

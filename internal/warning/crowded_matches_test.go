@@ -10,13 +10,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 func TestCrowdedMatches(t *testing.T) {
 	policies := func(n, limits int, match func(i int) v1alpha1.Match) (made []v1alpha1.RateLimitPolicy) {
 		for i := range n {
-			b := testenv.MakePolicy(fmt.Sprintf("shop/p%d", i)).Match(match(i))
+			b := testpolicy.Make(fmt.Sprintf("shop/p%d", i)).Match(match(i))
 			for j := range limits {
 				b = b.Limit(fmt.Sprintf("l%d", j), fixed, 5, "1m")
 			}

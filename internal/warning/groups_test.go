@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 func keyGroup(name, group string, keys ...string) v1alpha1.RateLimitKeyGroup {
@@ -21,7 +21,7 @@ func keyGroup(name, group string, keys ...string) v1alpha1.RateLimitKeyGroup {
 }
 
 func policyWith(overrides ...v1alpha1.Override) *v1alpha1.RateLimitPolicy {
-	return policy().Key(testenv.PrincipalPart()).Limit("l", fixed, 5, "1m").Override(overrides...).Obj()
+	return policy().Key(testpolicy.PrincipalPart()).Limit("l", fixed, 5, "1m").Override(overrides...).Obj()
 }
 
 func TestGroups(t *testing.T) {

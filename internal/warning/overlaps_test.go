@@ -18,7 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // indexOf returns an index of the policies.
@@ -33,7 +33,7 @@ func indexOf(policies []v1alpha1.RateLimitPolicy) *MatchIndex {
 func TestOverlaps(t *testing.T) {
 	match := func(hosts ...string) v1alpha1.Match { return v1alpha1.Match{Hosts: hosts} }
 	named := func(name string, matches ...v1alpha1.Match) v1alpha1.RateLimitPolicy {
-		b := testenv.MakePolicy(name).Limit("l", fixed, 5, "1m")
+		b := testpolicy.Make(name).Limit("l", fixed, 5, "1m")
 		for _, m := range matches {
 			b = b.Match(m)
 		}
@@ -148,7 +148,7 @@ func randomPolicy(random *rand.Rand, id string) *v1alpha1.RateLimitPolicy {
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		return all
 	}
-	b := testenv.MakePolicy(id)
+	b := testpolicy.Make(id)
 	if random.IntN(3) == 0 {
 		b.Target("HTTPRoute", "a")
 	}
@@ -238,7 +238,7 @@ func sortedText(m v1alpha1.Match) string {
 func manyPolicies(count, equal int) []v1alpha1.RateLimitPolicy {
 	policies := make([]v1alpha1.RateLimitPolicy, count)
 	for i := range policies {
-		b := testenv.MakePolicy(fmt.Sprintf("shop/p%d", i))
+		b := testpolicy.Make(fmt.Sprintf("shop/p%d", i))
 		for j := range 16 {
 			host := fmt.Sprintf("p%d-%d.example", i, j)
 			if j < equal {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 const (
@@ -26,9 +26,9 @@ const (
 	concurrency   = v1alpha1.AlgorithmConcurrency
 )
 
-type builder = testenv.PolicyBuilder
+type builder = testpolicy.Builder
 
-func policy() *builder { return testenv.MakePolicy("shop/p") }
+func policy() *builder { return testpolicy.Make("shop/p") }
 
 func planOf(t *testing.T, b *builder) *plan.Plan {
 	t.Helper()
@@ -105,7 +105,7 @@ func TestUnusedOverrides(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := policy().Key(testenv.PrincipalPart()).Limit("l", fixed, 5, "1m").Override(tc.overrides...)
+			p := policy().Key(testpolicy.PrincipalPart()).Limit("l", fixed, 5, "1m").Override(tc.overrides...)
 			expect(t, unusedOverrides(planOf(t, p)), tc.want...)
 		})
 	}
@@ -114,7 +114,7 @@ func TestUnusedOverrides(t *testing.T) {
 func TestIneffectiveLimits(t *testing.T) {
 	second := "spec.limits[1] (b) is ineffective: spec.limits[0] (a) is always tighter"
 	first := "spec.limits[0] (a) is ineffective: spec.limits[1] (b) is always tighter"
-	block := testenv.BlockDuration("1h")
+	block := testpolicy.BlockDuration("1h")
 	tests := map[string]struct {
 		policy *builder
 		want   []string
@@ -133,13 +133,13 @@ func TestIneffectiveLimits(t *testing.T) {
 		"the same buckets":                {policy().Limit("a", slidingWindow, 60, "1h").Limit("b", slidingWindow, 61, "1h"), []string{second}},
 		"a bucket and a day":              {policy().Limit("a", tokenBucket, 10, "1m").Limit("b", fixed, 14410, "24h"), []string{second}},
 		"a bucket and a day, effective":   {policy().Limit("a", tokenBucket, 10, "1m").Limit("b", fixed, 14409, "24h"), nil},
-		"a slower, smaller bucket":        {policy().Limit("a", tokenBucket, 10, "1m").Limit("b", gcra, 10, "1s", testenv.Burst(10)), []string{second}},
-		"a slower bucket that is larger":  {policy().Limit("a", tokenBucket, 10, "1m", testenv.Burst(11)).Limit("b", gcra, 10, "1s", testenv.Burst(10)), nil},
+		"a slower, smaller bucket":        {policy().Limit("a", tokenBucket, 10, "1m").Limit("b", gcra, 10, "1s", testpolicy.Burst(10)), []string{second}},
+		"a slower bucket that is larger":  {policy().Limit("a", tokenBucket, 10, "1m", testpolicy.Burst(11)).Limit("b", gcra, 10, "1s", testpolicy.Burst(10)), nil},
 		"a bucket after a window":         {policy().Limit("a", slidingLog, 1, "1h").Limit("b", tokenBucket, 1000, "1h"), nil},
 		"shedding":                        {policy().Limit("a", shed, 5, "1m").Limit("b", slidingLog, 90000, "1m"), nil},
 		"before shedding":                 {policy().Limit("a", slidingLog, 5, "1m").Limit("b", shed, 90000, "1m"), nil},
 		"a block of its own":              {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h", block), nil},
-		"a shorter block":                 {policy().Limit("a", slidingLog, 5, "1m", block).Limit("b", slidingLog, 7200, "24h", testenv.BlockDuration("1m")), []string{second}},
+		"a shorter block":                 {policy().Limit("a", slidingLog, 5, "1m", block).Limit("b", slidingLog, 7200, "24h", testpolicy.BlockDuration("1m")), []string{second}},
 		"attempts":                        {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").Counting(v1alpha1.CountingAttempts), nil},
 		"attempts in one window":          {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 6, "1m").Counting(v1alpha1.CountingAttempts), []string{second}},
 		"calendars":                       {calendars("Day", 5, "Day", 5), []string{second}},
@@ -147,20 +147,20 @@ func TestIneffectiveLimits(t *testing.T) {
 		"a calendar and window":           {policy().Limit("a", fixed, 5, "24h").Limit("b", fixed, 5, "24h").Edit(1, inCalendar("Day")), nil},
 		"a log and a calendar":            {policy().Limit("a", slidingLog, 1, "720h").Limit("b", fixed, 500, "24h").Edit(1, inCalendar("Day")), nil},
 		"with a looser override": {
-			policy().Key(testenv.PrincipalPart()).Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").
+			policy().Key(testpolicy.PrincipalPart()).Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(6))}))), nil,
 		},
 		"with a tighter override": {
-			policy().Key(testenv.PrincipalPart()).Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").
+			policy().Key(testpolicy.PrincipalPart()).Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(4))}))),
 			[]string{second},
 		},
 		"with other windows for some": {
-			policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m").Limit("b", fixed, 7, "1m").
+			policy().Key(testpolicy.PrincipalPart()).Limit("a", fixed, 5, "1m").Limit("b", fixed, 7, "1m").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "2m"}))), nil,
 		},
 		"with another rate for some": {
-			policy().Key(testenv.PrincipalPart()).Limit("a", tokenBucket, 5, "1m").Limit("b", tokenBucket, 7, "1m").
+			policy().Key(testpolicy.PrincipalPart()).Limit("a", tokenBucket, 5, "1m").Limit("b", tokenBucket, 7, "1m").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(4))}))), nil,
 		},
 		"largest numbers": {policy().Limit("a", fixed, plan.MaxFixedWindowThreshold, "1ms").Limit("b", slidingWindow, plan.MaxThreshold, "720h"), []string{first}},
@@ -198,7 +198,7 @@ func TestCatchAllMatches(t *testing.T) {
 
 func TestDroppedCounters(t *testing.T) {
 	limits := func() *builder {
-		return policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m").Limit("b", slidingWindow, 60, "1h").Limit("c", slidingLog, 7, "1h")
+		return policy().Key(testpolicy.PrincipalPart()).Limit("a", fixed, 5, "1m").Limit("b", slidingWindow, 60, "1h").Limit("c", slidingLog, 7, "1h")
 	}
 	daily := func(zone string) *builder {
 		return limits().Edit(0, func(l *v1alpha1.Limit) {
@@ -206,7 +206,7 @@ func TestDroppedCounters(t *testing.T) {
 		})
 	}
 	tokens := func(o ...v1alpha1.Override) *builder {
-		return policy().Key(testenv.PrincipalPart()).Limit("a", tokenBucket, 5, "1m").Override(o...)
+		return policy().Key(testpolicy.PrincipalPart()).Limit("a", tokenBucket, 5, "1m").Override(o...)
 	}
 	rate := func(threshold int64) func(*v1alpha1.Override) {
 		return change(v1alpha1.LimitOverride{Name: "a", Threshold: &threshold})
@@ -218,11 +218,11 @@ func TestDroppedCounters(t *testing.T) {
 		"nothing": {limits(), limits(), nil},
 		"thresholds": {
 			limits(),
-			policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 9, "1m").Limit("b", slidingWindow, 9, "1h").Limit("c", slidingLog, 9, "1h"),
+			policy().Key(testpolicy.PrincipalPart()).Limit("a", fixed, 9, "1m").Limit("b", slidingWindow, 9, "1h").Limit("c", slidingLog, 9, "1h"),
 			nil,
 		},
-		"the same lengths in other units": {limits(), policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "60s").
-			Limit("b", slidingWindow, 60, "60m", testenv.Bucket("1m")).Limit("c", slidingLog, 7, "1h"), nil},
+		"the same lengths in other units": {limits(), policy().Key(testpolicy.PrincipalPart()).Limit("a", fixed, 5, "60s").
+			Limit("b", slidingWindow, 60, "60m", testpolicy.Bucket("1m")).Limit("c", slidingLog, 7, "1h"), nil},
 		"a window": {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "2m" }), []string{"spec.limits[0].window: the change resets the counters of limit a"}},
 		"a calendar": {
 			limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window, l.Calendar = "", &v1alpha1.Calendar{Period: "Day"} }),
@@ -242,11 +242,11 @@ func TestDroppedCounters(t *testing.T) {
 		"an added limit":          {policy().Limit("a", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), nil},
 		"a removed limit":         {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m"), nil},
 		"another limit":           {policy().Limit("a", fixed, 5, "1m"), policy().Limit("b", fixed, 5, "1h"), nil},
-		"the key":                 {policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m"), policy().Key(testenv.HeaderPart("x")).Limit("a", fixed, 5, "1h"), []string{"spec.key: "}},
-		"no key":                  {policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m"), []string{"spec.key: "}},
+		"the key":                 {policy().Key(testpolicy.PrincipalPart()).Limit("a", fixed, 5, "1m"), policy().Key(testpolicy.HeaderPart("x")).Limit("a", fixed, 5, "1h"), []string{"spec.key: "}},
+		"no key":                  {policy().Key(testpolicy.PrincipalPart()).Limit("a", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m"), []string{"spec.key: "}},
 		"a header in another case": {
-			policy().Key(testenv.HeaderPart("X-Key")).Limit("a", fixed, 5, "1m"),
-			policy().Key(testenv.HeaderPart("x-key")).Limit("a", fixed, 5, "1m"), nil,
+			policy().Key(testpolicy.HeaderPart("X-Key")).Limit("a", fixed, 5, "1m"),
+			policy().Key(testpolicy.HeaderPart("x-key")).Limit("a", fixed, 5, "1m"), nil,
 		},
 		"a window of an override": {
 			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "2m"}))),

@@ -22,6 +22,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/proxy"
 )
 
 const (
@@ -50,7 +51,7 @@ type envoy struct {
 
 // envoyConfig has, for each route, a listener and a cluster, both with the number of the route. All
 // forward to the upstream, which is a listener of the same process. Without a decision a request fails.
-var envoyConfig = template.Must(template.New("").Funcs(template.FuncMap{"socket": testenv.EnvoyAddress}).Parse(`
+var envoyConfig = template.Must(template.New("").Funcs(template.FuncMap{"socket": proxy.EnvoyAddress}).Parse(`
 {{- define "listener" }}
     filter_chains:
     - filters:
@@ -135,7 +136,7 @@ func startEnvoy(tb testing.TB, routes ...*route) *envoy {
 	g.Expect(envoyConfig.Execute(&config, e)).To(Succeed())
 	path := filepath.Join(tb.TempDir(), "envoy.yaml")
 	g.Expect(os.WriteFile(path, config.Bytes(), 0o600)).To(Succeed())
-	cmd := exec.Command(testenv.Envoy(tb), "--config-path", path, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+	cmd := exec.Command(proxy.Envoy(tb), "--config-path", path, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
 	e.pid = startProcess(tb, cmd, routes[len(routes)-1].Address)
 	return e
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/grpcserver"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
-	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // Environment of a test process that runs as a no-op service instead of running tests.
@@ -46,9 +45,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	code := m.Run()
-	testenv.RemoveWeir()
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // serveNoop serves until the process receives a signal.

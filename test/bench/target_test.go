@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // target is a process under load.
@@ -47,7 +48,7 @@ func startWeir(tb testing.TB, policies, redisURL string, redis []int, args ...st
 		"standalone", "--policies", policies, "--redis-url", redisURL, "--store-timeout", "1s",
 		"--grpc-address", grpcAddress, "--http-address", httpAddress, "--operator-address", "", "--metrics-address", "",
 	}, args...)
-	pid := startProcess(tb, exec.Command(testenv.Weir(tb), args...), grpcAddress)
+	pid := startProcess(tb, exec.Command(process.Weir(tb), args...), grpcAddress)
 	overGRPC = &target{name: weirName, address: grpcAddress, connect: connectEnvoy, pid: pid, redis: redis}
 	overHTTP = &target{name: weirName, address: httpAddress, pid: pid, redis: redis}
 	return overGRPC, overHTTP

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // access returns the values that give jane and the group sre the role in Namespace shop.
@@ -38,7 +38,7 @@ func may(ctx context.Context, g *WithT, api client.Client, user string, groups [
 // the tokens of this account, and nothing else.
 func TestAccessIsWhatTheSubjectsNeed(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
-	server := testenv.StartAPIServer(t)
+	server := kube.StartAPIServer(t)
 	api := server.Client()
 	for _, name := range []string{"weir-system", "shop", "bank"} {
 		g.Expect(api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
@@ -79,7 +79,7 @@ func TestAccessIsWhatTheSubjectsNeed(t *testing.T) {
 }
 
 // expectTokens expects that jane gets tokens of the account on-call and of no other.
-func expectTokens(t *testing.T, server *testenv.APIServer) {
+func expectTokens(t *testing.T, server *kube.APIServer) {
 	t.Helper()
 	g := NewWithT(t)
 	config := rest.CopyConfig(server.Config)

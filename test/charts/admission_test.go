@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // gatewayServer is an API server with the kinds of Envoy Gateway and the Namespaces shop, with domains, and infra.
 func gatewayServer(t *testing.T) client.Client {
 	t.Helper()
-	api := testenv.StartAPIServer(t, func(e *envtest.Environment) {
-		folder := testenv.GatewayCRDs(t)
+	api := kube.StartAPIServer(t, func(e *envtest.Environment) {
+		folder := kube.GatewayCRDs(t)
 		e.CRDDirectoryPaths, e.ErrorIfCRDPathMissing = []string{folder, filepath.Join(folder, "generated")}, true
 	}).Client()
 	for name, domains := range map[string]string{"shop": "edge, apis", "infra": "", "ops": "*"} {

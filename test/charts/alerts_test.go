@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // series are the samples of one test, one each 30 s, by the name of their series.
@@ -195,7 +195,7 @@ func writeYAML(t *testing.T, path string, value any) {
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), testenv.Promtool(t), args...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), process.Promtool(t), args...).CombinedOutput()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(out))
 }
 

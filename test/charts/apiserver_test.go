@@ -18,12 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // A real API server accepts every object in a dry run, and every pod in a Namespace with
 // the restricted Pod Security Standard.
 func TestAPIServerAcceptsTheObjects(t *testing.T) {
-	server := testenv.StartAPIServer(t)
+	server := kube.StartAPIServer(t)
 	api := server.Client()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "weir-system", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
@@ -79,7 +80,7 @@ func TestAPIServerAcceptsTheObjects(t *testing.T) {
 // An upgrade keeps the replicas of an autoscaler and the CA bundle of the webhook.
 func TestUpgradeKeepsForeignFields(t *testing.T) {
 	g := NewWithT(t)
-	server := testenv.StartAPIServer(t)
+	server := kube.StartAPIServer(t)
 	api := server.Client()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	write(t, kubeconfig, string(server.Env.KubeConfig))

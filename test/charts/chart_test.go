@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weir-dev/weir/config/crd"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // By default helm and kustomize install the same objects, except for the labels of the
@@ -75,7 +76,7 @@ func keys(m map[string]any) (names []string) {
 
 func TestHelmLintIsClean(t *testing.T) {
 	g := NewWithT(t)
-	out, complaint, err := tryHelm(t, "lint", "--strict", chart, "--kube-version", testenv.KubeVersion(t), "--set", redisURL)
+	out, complaint, err := tryHelm(t, "lint", "--strict", chart, "--kube-version", kube.Version(t), "--set", redisURL)
 	g.Expect(err).NotTo(HaveOccurred(), out+complaint)
 }
 
@@ -178,7 +179,7 @@ var flagName = regexp.MustCompile(`--[a-z-]+`)
 // Every flag of a container exists, and every file in it is mounted.
 func TestArgumentsExist(t *testing.T) {
 	g := NewWithT(t)
-	help, err := exec.CommandContext(t.Context(), testenv.Weir(t), "manager", "--help").Output()
+	help, err := exec.CommandContext(t.Context(), process.Weir(t), "manager", "--help").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	known := flagName.FindAllString(string(help), -1)
 	g.Expect(len(known)).To(BeNumerically(">", 20))

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 const (
@@ -84,12 +84,6 @@ var variants = map[string][]string{
 	},
 }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	testenv.RemoveWeir()
-	os.Exit(code)
-}
-
 // manifests is a list of rendered objects.
 type manifests []*unstructured.Unstructured
 
@@ -97,7 +91,7 @@ type manifests []*unstructured.Unstructured
 func tryHelm(t *testing.T, args ...string) (out, complaint string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), testenv.Helm(t), args...)
+	command := exec.CommandContext(t.Context(), kube.Helm(t), args...)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err = command.Run()
 	return stdout.String(), stderr.String(), err
@@ -105,7 +99,7 @@ func tryHelm(t *testing.T, args ...string) (out, complaint string, err error) {
 
 func template(t *testing.T, release string, values []string) []string {
 	t.Helper()
-	args := []string{"template", release, chart, "--namespace", "weir-system", "--kube-version", testenv.KubeVersion(t)}
+	args := []string{"template", release, chart, "--namespace", "weir-system", "--kube-version", kube.Version(t)}
 	for _, value := range values {
 		args = append(args, "--set", value)
 	}
@@ -125,7 +119,7 @@ func render(t *testing.T, release string, values ...string) manifests {
 // kustomize renders a folder of config.
 func kustomize(t *testing.T, folder string) manifests {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), testenv.Kubectl(t), "kustomize", folder).Output()
+	out, err := exec.CommandContext(t.Context(), kube.Kubectl(t), "kustomize", folder).Output()
 	if err != nil {
 		t.Fatalf("kubectl kustomize %s: %v", folder, err)
 	}

@@ -106,7 +106,7 @@ func partition(t *testing.T) *system {
 		urls: []string{s.URL, "redis://" + s.Nodes[0].Addr},
 		begin: func() {
 			watched = watchReplica(t, s.Client(s.Nodes[1]), hourly())
-			s.Proxy.BlackHole()
+			s.Network.BlackHole()
 			began = time.Now()
 			s.AwaitMaster(s.Nodes[1])
 		},
@@ -117,7 +117,7 @@ func partition(t *testing.T) *system {
 			old = oldMaster(t, s.Client(s.Nodes[0]))
 			// The new master needs a replica to accept writes: the old one.
 			s.Must(s.Nodes[1], "CONFIG", "SET", "min-replicas-to-write", "0")
-			s.Proxy.Heal()
+			s.Network.Heal()
 			s.AwaitReplica(s.Nodes[0])
 		},
 		retired: 1,

@@ -24,6 +24,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // enforcedWithin is the time after a fault in which an edit must be enforced, as docs/reliability.md
@@ -34,7 +36,7 @@ const enforcedWithin = 15 * time.Second
 type operator struct {
 	*single
 	t          *testing.T
-	api        *testenv.APIServer
+	api        *kube.APIServer
 	client     client.Client
 	kubeconfig string
 	started    atomic.Int64 // edits of the policy edited
@@ -45,7 +47,7 @@ type operator struct {
 func startOperator(t *testing.T) *operator {
 	t.Helper()
 	g := NewWithT(t)
-	o := &operator{single: startSingle(t), t: t, api: testenv.StartAPIServer(t)}
+	o := &operator{single: startSingle(t), t: t, api: kube.StartAPIServer(t)}
 	o.client = o.api.Client()
 	o.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	g.Expect(os.WriteFile(o.kubeconfig, o.api.Env.KubeConfig, 0o600)).To(Succeed())
@@ -60,7 +62,7 @@ func startOperator(t *testing.T) *operator {
 
 // edited returns the policy that the test edits.
 func (*operator) edited(threshold int64) *v1alpha1.RateLimitPolicy {
-	return testenv.MakePolicy("faults/edited").Limit("hourly", v1alpha1.AlgorithmFixedWindow, threshold, "1h").Obj()
+	return testpolicy.Make("faults/edited").Limit("hourly", v1alpha1.AlgorithmFixedWindow, threshold, "1h").Obj()
 }
 
 // edit raises the threshold of the policy. Edits must not overlap.

@@ -18,7 +18,6 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // page is the folder of the documentation into which the figures are written.
@@ -107,6 +106,5 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
-	testenv.RemoveWeir()
 	os.Exit(code)
 }

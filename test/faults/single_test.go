@@ -29,14 +29,14 @@ func durable(t *testing.T) []string {
 // single is one Redis behind a proxy.
 type single struct {
 	redis *testenv.Redis
-	proxy *testenv.Proxy
+	proxy *testenv.Network
 	admin *redis.Client // not through the proxy
 }
 
 func startSingle(t *testing.T, args ...string) *single {
 	t.Helper()
 	s := &single{redis: testenv.StartRedis(t, args...)}
-	s.proxy = testenv.StartProxy(t, s.redis.Addr)
+	s.proxy = testenv.StartNetwork(t, s.redis.Addr)
 	s.admin = redis.NewClient(&redis.Options{Addr: s.redis.Addr})
 	t.Cleanup(func() { _ = s.admin.Close() })
 	return s

@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // storeTimeout is the time that a decision waits for Redis, and patientTimeout where Redis works, so
@@ -132,7 +133,7 @@ func (w *weir) start() {
 // launch starts the process.
 func (w *weir) launch() {
 	w.tb.Helper()
-	w.cmd = exec.Command(testenv.Weir(w.tb), w.args...)
+	w.cmd = exec.Command(process.Weir(w.tb), w.args...)
 	w.cmd.Stdout, w.cmd.Stderr = w.log, w.log
 	w.cmd.SysProcAttr = testenv.DieWithParent()
 	NewWithT(w.tb).Expect(w.cmd.Start()).To(Succeed())

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,7 +46,7 @@ const weirNamespace = "weir-system"
 
 // cluster is a kube-apiserver on which Weir runs as the chart installs it, except for its pods.
 type cluster struct {
-	*testenv.APIServer
+	*kube.APIServer
 
 	client     client.Client
 	kubeconfig string
@@ -65,7 +66,7 @@ func startCluster(t *testing.T) *cluster {
 		}
 		built <- err
 	}()
-	server := testenv.StartAPIServer(t, func(env *envtest.Environment) { env.CRDs = nil })
+	server := kube.StartAPIServer(t, func(env *envtest.Environment) { env.CRDs = nil })
 	c := &cluster{APIServer: server, client: server.Client(), plugin: plugin, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	g.Expect(os.WriteFile(c.kubeconfig, server.Env.KubeConfig, 0o600)).To(Succeed())
 	g.Expect(<-built).To(Succeed())
@@ -108,8 +109,8 @@ func (c *cluster) startWeir(t *testing.T) {
 func manifests(t *testing.T) (chart, policies []*unstructured.Unstructured) {
 	t.Helper()
 	g := NewWithT(t)
-	rendered, err := exec.CommandContext(t.Context(), testenv.Helm(t), "template", "weir", "charts/weir", "--namespace", weirNamespace,
-		"--kube-version", testenv.KubeVersion(t), "--set", "redis.bundled.enabled=true,redis.bundled.image=redis:7.4,gatewayAPI.admissionPolicy=true").Output()
+	rendered, err := exec.CommandContext(t.Context(), kube.Helm(t), "template", "weir", "charts/weir", "--namespace", weirNamespace,
+		"--kube-version", kube.Version(t), "--set", "redis.bundled.enabled=true,redis.bundled.image=redis:7.4,gatewayAPI.admissionPolicy=true").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	chart = append(objects(t, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: "+weirNamespace+"}\n")), objects(t, rendered)...)
 	chart = keep(chart, func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["helm.sh/hook"] == "" })

@@ -169,8 +169,8 @@ func runAttacker(ctx context.Context) error {
 	return nil
 }
 
-// process is an attacker's process.
-type process struct {
+// attackerProcess is an attacker's process.
+type attackerProcess struct {
 	tb      testing.TB
 	cmd     *exec.Cmd
 	input   io.WriteCloser
@@ -178,10 +178,10 @@ type process struct {
 }
 
 // startAttacker starts the process of an attacker on weir. It stops with the test.
-func startAttacker(tb testing.TB, at *attack, w *weir) *process {
+func startAttacker(tb testing.TB, at *attack, w *weir) *attackerProcess {
 	tb.Helper()
 	g := NewWithT(tb)
-	p := &process{tb: tb, cmd: exec.Command("nice", "-n", "19", os.Args[0])}
+	p := &attackerProcess{tb: tb, cmd: exec.Command("nice", "-n", "19", os.Args[0])}
 	p.cmd.Env = append(os.Environ(), envAttack+"="+at.name, envHTTP+"="+w.HTTP, envGRPC+"="+w.GRPC)
 	p.cmd.SysProcAttr = testenv.DieWithParent()
 	log := &testenv.Log{}
@@ -205,7 +205,7 @@ func startAttacker(tb testing.TB, at *attack, w *weir) *process {
 }
 
 // start starts the load and waits until it is complete.
-func (p *process) start(load string) {
+func (p *attackerProcess) start(load string) {
 	p.tb.Helper()
 	_, err := fmt.Fprintln(p.input, load)
 	NewWithT(p.tb).Expect(err).NotTo(HaveOccurred())
@@ -214,7 +214,7 @@ func (p *process) start(load string) {
 }
 
 // stop stops the load and returns how many requests had which outcome.
-func (p *process) stop() (outcomes map[string]int) {
+func (p *attackerProcess) stop() (outcomes map[string]int) {
 	p.tb.Helper()
 	g := NewWithT(p.tb)
 	_, err := fmt.Fprintln(p.input)

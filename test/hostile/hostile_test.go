@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/weir-dev/weir/internal/testenv"
 )
 
 var total = flag.Duration("hostile", 0, "length of all attacks together; latencies are judged from about a minute on")
@@ -140,7 +139,5 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	log.SetLogger(logr.Discard())
-	code := m.Run()
-	testenv.RemoveWeir()
-	os.Exit(code)
+	os.Exit(m.Run())
 }

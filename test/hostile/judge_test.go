@@ -45,7 +45,7 @@ type round struct {
 }
 
 // run runs the load beside the load of the others for the length, and longer if it takes time to begin.
-func (at *attack) run(t *testing.T, w *weir, c *clients, p *process, name string, length time.Duration) *round {
+func (at *attack) run(t *testing.T, w *weir, c *clients, p *attackerProcess, name string, length time.Duration) *round {
 	t.Helper()
 	w.resident()
 	before, ticks := testenv.Scrape(t, w.metrics), w.machine.usage()

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // The hosts of the policies. The hosts of a tenant have its worst policies.
@@ -40,8 +40,8 @@ const (
 const never = 1_000_000_000
 
 // policy is the start of a policy for a host, and for the Envoy domain of the same name.
-func policy(name, host string) *testenv.PolicyBuilder {
-	return testenv.MakePolicy(name).
+func policy(name, host string) *testpolicy.Builder {
+	return testpolicy.Make(name).
 		Match(v1alpha1.Match{Hosts: []string{host}}).
 		Match(v1alpha1.Match{Domain: host})
 }
@@ -51,12 +51,12 @@ func policy(name, host string) *testenv.PolicyBuilder {
 func platformPolicies() []*v1alpha1.RateLimitPolicy {
 	user := `"user" in descriptor ? descriptor["user"] : request.headers["x-user"]`
 	return []*v1alpha1.RateLimitPolicy{
-		policy("platform/api", platformHost).Key(testenv.ExpressionPart(user)).
+		policy("platform/api", platformHost).Key(testpolicy.ExpressionPart(user)).
 			Limit("minute", v1alpha1.AlgorithmSlidingWindow, never, "1m").
 			Limit("hour", v1alpha1.AlgorithmFixedWindow, never, "1h").Obj(),
-		policy("platform/all", "*.example").Key(testenv.RemoteAddressPart()).
+		policy("platform/all", "*.example").Key(testpolicy.RemoteAddressPart()).
 			Limit("hour", v1alpha1.AlgorithmFixedWindow, never, "1h").Obj(),
-		policy("ordinary/api", ordinaryHost).Key(testenv.ExpressionPart(user)).
+		policy("ordinary/api", ordinaryHost).Key(testpolicy.ExpressionPart(user)).
 			Limit("minute", v1alpha1.AlgorithmFixedWindow, never, "1m").Obj(),
 	}
 }
@@ -68,7 +68,7 @@ func hostilePolicies(tb testing.TB) []*v1alpha1.RateLimitPolicy {
 }
 
 // costlyLimits adds limits of the algorithms that take the longest.
-func costlyLimits(b *testenv.PolicyBuilder, count int) *testenv.PolicyBuilder {
+func costlyLimits(b *testpolicy.Builder, count int) *testpolicy.Builder {
 	algorithms := []v1alpha1.Algorithm{
 		v1alpha1.AlgorithmSlidingLog, v1alpha1.AlgorithmSlidingWindow, v1alpha1.AlgorithmTokenBucket, v1alpha1.AlgorithmGCRA,
 	}
@@ -80,7 +80,7 @@ func costlyLimits(b *testenv.PolicyBuilder, count int) *testenv.PolicyBuilder {
 		}
 		var set []func(*v1alpha1.Limit)
 		if algorithm == v1alpha1.AlgorithmTokenBucket || algorithm == v1alpha1.AlgorithmGCRA {
-			set = append(set, testenv.Burst(100_000))
+			set = append(set, testpolicy.Burst(100_000))
 		}
 		b.Limit(fmt.Sprint("limit-", i), algorithm, threshold, "1h", set...)
 	}
@@ -91,7 +91,7 @@ func costlyLimits(b *testenv.PolicyBuilder, count int) *testenv.PolicyBuilder {
 func chains() (policies []*v1alpha1.RateLimitPolicy) {
 	for i := range 480 {
 		policies = append(policies, costlyLimits(policy(chainPolicy(i), chainHost).
-			Key(testenv.HeaderPart(userHeader)), plan.MaxLimits).Obj())
+			Key(testpolicy.HeaderPart(userHeader)), plan.MaxLimits).Obj())
 	}
 	return policies
 }
@@ -102,7 +102,7 @@ func chainPolicy(i int) string { return fmt.Sprintf("chain/p%03d", i) }
 func reserved() (policies []*v1alpha1.RateLimitPolicy) {
 	for i := range plan.MaxNamespacePolicies {
 		policies = append(policies, costlyLimits(policy(fmt.Sprintf("reserve/p%02d", i), reserveHost).
-			Key(testenv.HeaderPart(userHeader)), plan.MaxNamespaceLimits/plan.MaxNamespacePolicies).
+			Key(testpolicy.HeaderPart(userHeader)), plan.MaxNamespaceLimits/plan.MaxNamespacePolicies).
 			Reservations("1s", plan.MaxOpenReservations).Obj())
 	}
 	return policies
@@ -113,7 +113,7 @@ func crowds() (policies []*v1alpha1.RateLimitPolicy) {
 	for i := range plan.MaxMatchedPolicies/plan.MaxNamespacePolicies + 1 {
 		for j := range plan.MaxNamespacePolicies {
 			policies = append(policies, costlyLimits(policy(fmt.Sprintf("crowd-%d/p%02d", i, j), crowdHost).
-				Key(testenv.HeaderPart(userHeader)), plan.MaxNamespaceLimits/plan.MaxNamespacePolicies).Obj())
+				Key(testpolicy.HeaderPart(userHeader)), plan.MaxNamespaceLimits/plan.MaxNamespacePolicies).Obj())
 		}
 	}
 	return policies
@@ -129,7 +129,7 @@ func expressions(tb testing.TB) (policies []*v1alpha1.RateLimitPolicy) {
 		count := min(plan.MaxNamespacePolicies, int(expression.MaxPrice/max(1, compiled.Price())))
 		for tenant := range 3 {
 			for j := range max(1, count) {
-				policies = append(policies, testenv.MakePolicy(fmt.Sprintf("expression-%d/p%03d-%02d", tenant, i, j)).
+				policies = append(policies, testpolicy.Make(fmt.Sprintf("expression-%d/p%03d-%02d", tenant, i, j)).
 					Match(v1alpha1.Match{Hosts: []string{expressionHost}, Paths: []string{expressionPath(i) + "*"}, When: text}).
 					Limit("hour", v1alpha1.AlgorithmFixedWindow, never, "1h").Obj())
 			}
@@ -144,7 +144,7 @@ func expressionPath(i int) string { return "/" + strconv.Itoa(i) + "/" }
 // overrides are policies with as many keys and networks in overrides as a plan may have.
 func overrides() (policies []*v1alpha1.RateLimitPolicy) {
 	for i := range 4 {
-		b := costlyLimits(policy(fmt.Sprint("override/p", i), overrideHost).Key(testenv.HeaderPart(userHeader)), plan.MaxLimits)
+		b := costlyLimits(policy(fmt.Sprint("override/p", i), overrideHost).Key(testpolicy.HeaderPart(userHeader)), plan.MaxLimits)
 		for o := range 64 {
 			override := v1alpha1.Override{Name: fmt.Sprint("o", o), Action: v1alpha1.OverrideActionAllow}
 			for k := range 256 {
@@ -169,11 +169,11 @@ func longKeys() (policies []*v1alpha1.RateLimitPolicy) {
 	for i := range plan.MaxNamespacePolicies {
 		b := policy(fmt.Sprintf("long-key/p%02d", i), longKeyHost)
 		for part := range 8 {
-			b.Key(testenv.HeaderPart(fmt.Sprintf("X-%d-%d", i%4, part)))
+			b.Key(testpolicy.HeaderPart(fmt.Sprintf("X-%d-%d", i%4, part)))
 		}
 		policies = append(policies, costlyLimits(b, plan.MaxNamespaceLimits/plan.MaxNamespacePolicies).Obj())
 	}
-	key := testenv.ExpressionPart(`"user" in descriptor ? descriptor["user"] : request.headers["x-user"]`)
+	key := testpolicy.ExpressionPart(`"user" in descriptor ? descriptor["user"] : request.headers["x-user"]`)
 	return append(policies, costlyLimits(policy("new-key/p", newKeyHost).Key(key), plan.MaxLimits).Obj())
 }
 

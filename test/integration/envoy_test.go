@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/proxy"
 )
 
 // blocks returns the YAML documents of the page, in order.
@@ -45,7 +46,7 @@ func replace(t *testing.T, text string, pairs ...string) string {
 // socket is an address in a configuration of Envoy.
 func socket(t *testing.T, address string) string {
 	t.Helper()
-	text, err := testenv.EnvoyAddress(address)
+	text, err := proxy.EnvoyAddress(address)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return text
 }
@@ -87,7 +88,7 @@ func startEnvoy(t *testing.T, w *world, config string) (admin string) {
 	path := filepath.Join(t.TempDir(), "envoy.yaml")
 	NewWithT(t).Expect(os.WriteFile(path, []byte(config), 0o600)).To(Succeed())
 	admin = testenv.FreeAddr(t)
-	run(t, w.proxy, exec.Command(testenv.Envoy(t), "--config-path", path, "--disable-hot-restart", "--concurrency", "1",
+	run(t, w.proxy, exec.Command(proxy.Envoy(t), "--config-path", path, "--disable-hot-restart", "--concurrency", "1",
 		"--log-level", "warning", "--service-node", "gateway-1", "--service-cluster", "gateway", "--config-yaml", "admin: {address: {socket_address: "+socket(t, admin)+"}}"))
 	return admin
 }

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // health runs the health script of the page on an object, like Argo CD.
@@ -89,12 +89,12 @@ func TestArgoCDHealth(t *testing.T) {
 // and kubectl diff reports nothing: the schema's defaults have no field owner.
 func TestApplyingAgainChangesNothing(t *testing.T) {
 	g := NewWithT(t)
-	api := testenv.StartAPIServer(t)
+	api := kube.StartAPIServer(t)
 	g.Expect(api.Client().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})).To(Succeed())
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	g.Expect(os.WriteFile(kubeconfig, api.Env.KubeConfig, 0o600)).To(Succeed())
 	kubectl := func(arguments ...string) {
-		cmd := exec.CommandContext(t.Context(), testenv.Kubectl(t), append(arguments, "-f", root+"/config/samples")...)
+		cmd := exec.CommandContext(t.Context(), kube.Kubectl(t), append(arguments, "-f", root+"/config/samples")...)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 		output, err := cmd.CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred(), strings.Join(arguments, " ")+":\n"+string(output))

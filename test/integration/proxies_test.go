@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/proxy"
 )
 
 // unprivileged is a user and group ID without rights, 65534 on Debian.
@@ -69,7 +70,7 @@ func startCaddyWith(t *testing.T, w *world, config string) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "Caddyfile")
 	NewWithT(t).Expect(os.WriteFile(path, []byte(config), 0o600)).To(Succeed())
-	cmd := exec.Command(testenv.Caddy(t), "run", "--config", path, "--adapter", "caddyfile")
+	cmd := exec.Command(proxy.Caddy(t), "run", "--config", path, "--adapter", "caddyfile")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir, "CADDY_ADMIN="+testenv.FreeAddr(t))
 	run(t, w.proxy, cmd)
 }

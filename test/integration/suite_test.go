@@ -25,6 +25,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 const (
@@ -32,12 +33,6 @@ const (
 	// hint is the command that installs missing programs.
 	hint = "run `make test-tools`, which installs or builds it"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	testenv.RemoveWeir()
-	os.Exit(code)
-}
 
 // world is a weir with the sample policies, an upstream, and the addresses that replace
 // the names in the documents.
@@ -70,7 +65,7 @@ func newWorldWith(t *testing.T, flags []string, more ...string) *world {
 	text := strings.Join(append(more, noNameless), "\n---\n")
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(policies, "p.yaml"), []byte(text), 0o600)).To(Succeed())
 	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: newUpstream(t), proxy: testenv.FreeAddr(t)}
-	run(t, w.weir, exec.Command(testenv.Weir(t), slices.Concat([]string{
+	run(t, w.weir, exec.Command(process.Weir(t), slices.Concat([]string{
 		"standalone", "--policies", root + "/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
 		"--http-address", w.weir, "--grpc-address", w.grpc, "--operator-address", "", "--metrics-address", "",
 		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s",

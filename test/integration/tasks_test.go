@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // task is a page of docs/tasks as printed, with other ports and more time for Weir. Its commands start Weir and then
@@ -64,7 +65,7 @@ func (f *task) start(t *testing.T) (weir *exec.Cmd, admin string) {
 	commands := f.printed("sh")
 	flags := strings.Fields(strings.ReplaceAll(commands[0], "\\\n", " "))
 	g.Expect(flags[:4]).To(Equal([]string{"go", "run", "./cmd/weir", "standalone"}))
-	weir = exec.Command(testenv.Weir(t), append(flags[3:], "--operator-address=")...) // without the console
+	weir = exec.Command(process.Weir(t), append(flags[3:], "--operator-address=")...) // without the console
 	weir.Dir = root
 	run(t, f.w.weir, weir)
 	g.Expect(strings.Fields(commands[1])).To(Equal([]string{"envoy", "-c", "envoy.yaml"}))

@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // docs/tutorials/laptop.md as printed, with other ports.
@@ -46,7 +47,7 @@ func TestLaptopTutorial(t *testing.T) {
 	flags := slices.Concat(command[3:], []string{"--operator-address="}) // without the console
 	g.Expect(flags[2]).To(Equal("~/policies"))
 	flags[2] = policies
-	run(t, weir, exec.Command(testenv.Weir(t), flags...))
+	run(t, weir, exec.Command(process.Weir(t), flags...))
 	startCaddyWith(t, &world{proxy: proxy}, printed("caddyfile", 0))
 
 	client := clientFrom(t, "127.0.0.1")

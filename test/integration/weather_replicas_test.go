@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // replica is a weir process that a test stops and starts again, on the same addresses.
@@ -33,7 +34,7 @@ type replica struct {
 // start starts the process and waits until it is ready.
 func (r *replica) start() {
 	r.t.Helper()
-	r.cmd = exec.Command(testenv.Weir(r.t), r.args...)
+	r.cmd = exec.Command(process.Weir(r.t), r.args...)
 	r.cmd.Stdout, r.cmd.Stderr, r.cmd.SysProcAttr = &r.log, &r.log, testenv.DieWithParent()
 	g := NewWithT(r.t)
 	g.Expect(r.cmd.Start()).To(Succeed())

@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/internal/testenv"
 )
 
 var record = flag.Bool("record", false, "rewrite the answers of the service, with RATELIMIT_BIN")
@@ -21,12 +20,6 @@ const answersFile = "testdata/answers.yaml"
 
 // randomScenarios is the number of scenarios at random.
 const randomScenarios = 15
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	testenv.RemoveWeir()
-	os.Exit(code)
-}
 
 func allScenarios() []scenario {
 	all := scenarios

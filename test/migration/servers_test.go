@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/convert"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // domain is the rate limit domain of the scenario.
@@ -64,7 +65,7 @@ func startWeir(t *testing.T, all []scenario) ratelimitv3.RateLimitServiceClient 
 		NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, all[i].domain()+".yaml"), all[i].policies(t), 0o600)).To(Succeed())
 	}
 	address := testenv.FreeAddr(t)
-	return start(t, address, exec.Command(testenv.Weir(t), "standalone", "--policies", dir, "--redis-url", testenv.StartRedis(t).URL,
+	return start(t, address, exec.Command(process.Weir(t), "standalone", "--policies", dir, "--redis-url", testenv.StartRedis(t).URL,
 		"--http-address", "", "--grpc-address", address, "--operator-address", "", "--metrics-address", "", "--store-timeout", "5s"))
 }
 

@@ -8,14 +8,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Registry is a Publisher that leads, and the means to put its registry into any state. A new
+// publisher has the methods of controller.Publisher. It is declared here so that the tests of the registry
+// link nothing of Kubernetes; publisher_test.go of the controller assigns one to the other.
+type publisher interface {
+	Set(ctx context.Context, r plan.Record, o plan.SetOptions) error
+	Delete(ctx context.Context, id string) error
+	Sweep(ctx context.Context, live func(ctx context.Context, id string) (bool, error)) error
+	MarkSynced(ctx context.Context)
+	Rollout(id string) plan.Rollout
+	Changes() <-chan struct{}
+}
+
+// Registry is a controller.Publisher that leads, and the means to put its registry into any state. A new
 // one is empty and lost: it waits for MarkSynced.
 type Registry interface {
-	controller.Publisher
+	publisher
 
 	// BeginTerm ends the term and begins the next.
 	BeginTerm()
@@ -34,7 +44,7 @@ type Registry interface {
 	RemoveReplica()
 }
 
-// Run tests a Publisher. It calls start for each test.
+// Run tests a controller.Publisher. It calls start for each test.
 func Run(t *testing.T, start func(tb testing.TB) Registry) {
 	t.Helper()
 	for name, test := range map[string]func(*contract){

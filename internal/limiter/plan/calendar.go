@@ -67,6 +67,23 @@ type Shift struct {
 	OffsetSeconds int64 `json:"offsetSeconds"`
 }
 
+// ZoneOffsets returns the offset of the zone at from, in seconds, and its changes after from and before until.
+func ZoneOffsets(zone *time.Location, from, until time.Time) (first int64, shifts []Shift) {
+	_, offset := from.In(zone).Zone()
+	last := offset
+	for at := from; ; {
+		_, at = at.In(zone).ZoneBounds()
+		if at.IsZero() || !at.Before(until) {
+			return int64(offset), shifts
+		}
+		// Most zones also change their abbreviation; some change nothing else.
+		if _, next := at.Zone(); next != last {
+			shifts = append(shifts, Shift{At: at.Unix(), OffsetSeconds: int64(next)})
+			last = next
+		}
+	}
+}
+
 // ID returns the period, its start and the zone. Calendars with the same ID count in the same
 // state, whatever their shifts.
 func (c *Calendar) ID() string {

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	_ "time/tzdata" // as in package compile
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
@@ -44,19 +44,18 @@ func (a Alternating) Next(at int64) int64 {
 	return start + a[1]
 }
 
-// calendarOf returns the compiled calendar of a policy, with the offsets around the time.
+// calendarOf returns a calendar with the default start day, and the offsets of the zone around the time.
 func calendarOf(period, zone string, at time.Time) (quota.Calendar, error) {
-	policy := &v1alpha1.RateLimitPolicy{}
-	policy.Namespace, policy.Name = "shop", "x"
-	policy.Spec.Limits = []v1alpha1.Limit{{
-		Name: "l", Algorithm: v1alpha1.AlgorithmFixedWindow, Threshold: 1,
-		Calendar: &v1alpha1.Calendar{Period: v1alpha1.CalendarPeriod(period), TimeZone: zone},
-	}}
-	compiled, problems := compile.Compile(policy, compile.Everything(), at)
-	if len(problems) > 0 {
-		return nil, problems.ToAggregate()
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		return nil, err
 	}
-	return compiled.Limits[0].Calendar, nil
+	calendar := &plan.Calendar{Period: plan.Period(period), TimeZone: zone}
+	if calendar.Period == plan.PeriodWeek || calendar.Period == plan.PeriodMonth {
+		calendar.StartDay = 1
+	}
+	calendar.OffsetSeconds, calendar.Shifts = plan.ZoneOffsets(location, at.AddDate(0, -3, 0), at.AddDate(2, 0, 0))
+	return calendar, nil
 }
 
 // A counter exists until the last millisecond of its period, and no longer, unless it is created in

@@ -211,7 +211,7 @@ func TestOldAndSurplusReportsGo(t *testing.T) {
 func TestReportsWaitForRedis(t *testing.T) {
 	g := NewWithT(t)
 	server := testenv.StartRedis(t)
-	proxy := testenv.StartProxy(t, server.Addr)
+	proxy := testenv.StartNetwork(t, server.Addr)
 	r := newReplica(t, connect(t, "redis://"+proxy.Addr), "x", "y")
 	r.mark()
 	proxy.BlackHole()

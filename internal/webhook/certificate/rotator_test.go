@@ -27,6 +27,7 @@ import (
 
 	"github.com/weir-dev/weir/config/webhook"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 )
 
@@ -36,7 +37,7 @@ func TestCertificate(t *testing.T) {
 }
 
 var (
-	server *testenv.APIServer
+	server *kube.APIServer
 	api    client.Client
 	admin  kubernetes.Interface
 )
@@ -45,7 +46,7 @@ var _ = BeforeSuite(func() {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(10 * time.Second)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
-	server = testenv.StartAPIServer(GinkgoTB())
+	server = kube.StartAPIServer(GinkgoTB())
 	api = server.Client()
 	var err error
 	admin, err = kubernetes.NewForConfig(server.Config)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // Each generation of an object is measured once, and an object that is gone is forgotten.
@@ -66,7 +66,7 @@ func (c *cachedObjects) List(_ context.Context, list client.ObjectList, _ ...cli
 func BenchmarkReviewKeyGroup(b *testing.B) {
 	for _, tiers := range []string{"gold", "silver"} {
 		b.Run("tiers to "+tiers, func(b *testing.B) {
-			objects := &cachedObjects{policies: []v1alpha1.RateLimitPolicy{*testenv.MakePolicy("shop/api").Override(
+			objects := &cachedObjects{policies: []v1alpha1.RateLimitPolicy{*testpolicy.Make("shop/api").Override(
 				v1alpha1.Override{Name: "best", Groups: []string{"gold"}, Action: v1alpha1.OverrideActionAllow},
 				v1alpha1.Override{Name: "better", Groups: []string{tiers}, Action: v1alpha1.OverrideActionAllow}).Obj()}}
 			for i := range 250 {

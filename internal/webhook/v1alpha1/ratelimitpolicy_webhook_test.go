@@ -25,13 +25,13 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 	"github.com/weir-dev/weir/internal/warning"
 	webhook "github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
-func good(namespace, name string) *testenv.PolicyBuilder {
-	return testenv.MakePolicy(namespace+"/"+name).Key(testenv.PrincipalPart()).
+func good(namespace, name string) *testpolicy.Builder {
+	return testpolicy.Make(namespace+"/"+name).Key(testpolicy.PrincipalPart()).
 		Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1m")
 }
 
@@ -130,7 +130,7 @@ var _ = Describe("The webhook", func() {
 	})
 
 	DescribeTable("rejects what the controller would not accept, and names the field",
-		func(ctx SpecContext, change func(*testenv.PolicyBuilder), fields ...string) {
+		func(ctx SpecContext, change func(*testpolicy.Builder), fields ...string) {
 			b := good(namespace, "p")
 			change(b)
 			Expect(api.Create(ctx, b.Obj())).To(rejectFields(fields...))
@@ -138,16 +138,16 @@ var _ = Describe("The webhook", func() {
 			policy := b.Obj()
 			Expect(api.Patch(ctx, policy, client.Merge)).To(rejectFields(fields...), "an edit is rejected too")
 		},
-		Entry("an expression that does not compile", func(b *testenv.PolicyBuilder) {
+		Entry("an expression that does not compile", func(b *testpolicy.Builder) {
 			b.Match(v1alpha1.Match{When: "request.nonesuch"})
 		}, "spec.matches[0].when"),
-		Entry("an expression of the wrong type", func(b *testenv.PolicyBuilder) {
-			b.Key(testenv.ExpressionPart("1 + 1"))
+		Entry("an expression of the wrong type", func(b *testpolicy.Builder) {
+			b.Key(testpolicy.ExpressionPart("1 + 1"))
 		}, "spec.key[1].expression.cel"),
-		Entry("a path that no request has", func(b *testenv.PolicyBuilder) {
+		Entry("a path that no request has", func(b *testpolicy.Builder) {
 			b.Match(v1alpha1.Match{Hosts: []string{"x"}}).Match(v1alpha1.Match{Paths: []string{"/a", "/a//b"}})
 		}, "spec.matches[1].paths[1]"),
-		Entry("several problems at once", func(b *testenv.PolicyBuilder) {
+		Entry("several problems at once", func(b *testpolicy.Builder) {
 			b.Match(v1alpha1.Match{When: "1"}).Match(v1alpha1.Match{Paths: []string{"/a//b"}})
 		}, "spec.matches[0].when", "spec.matches[1].paths[0]"),
 	)

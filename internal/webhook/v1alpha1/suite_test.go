@@ -30,6 +30,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
 	"github.com/weir-dev/weir/internal/warning"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
@@ -40,7 +41,7 @@ func TestWebhook(t *testing.T) {
 }
 
 var (
-	server   *testenv.APIServer
+	server   *kube.APIServer
 	api      client.Client
 	received warnings
 )
@@ -50,7 +51,7 @@ var _ = BeforeSuite(func() {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(10 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
-	server = testenv.StartAPIServer(GinkgoTB())
+	server = kube.StartAPIServer(GinkgoTB())
 	server.Config.WarningHandler = &received
 	api = server.Client()
 })

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Proxy forwards TCP connections to a server, and can fail like a network. All methods apply to
+// Network forwards TCP connections to a server, and can fail like a network. All methods apply to
 // existing and to later connections.
-type Proxy struct {
-	// Addr is the address of the proxy, host:port.
+type Network struct {
+	// Addr is the address of the network, host:port.
 	Addr string
 
 	server   string
@@ -28,14 +28,14 @@ type Proxy struct {
 	closed bool
 }
 
-// StartProxy starts a proxy in front of the server at host:port. It stops with the test.
-func StartProxy(tb testing.TB, server string) *Proxy {
+// StartNetwork starts a network in front of the server at host:port. It stops with the test.
+func StartNetwork(tb testing.TB, server string) *Network {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		tb.Fatalf("proxy: %v", err)
+		tb.Fatalf("network: %v", err)
 	}
-	p := &Proxy{Addr: listener.Addr().String(), server: server, listener: listener, conns: map[net.Conn]struct{}{}}
+	p := &Network{Addr: listener.Addr().String(), server: server, listener: listener, conns: map[net.Conn]struct{}{}}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -58,18 +58,18 @@ func StartProxy(tb testing.TB, server string) *Proxy {
 }
 
 // BlackHole swallows all bytes, in both directions, until Heal. Connections stay open.
-func (p *Proxy) BlackHole() { p.lossy.Store(true) }
+func (p *Network) BlackHole() { p.lossy.Store(true) }
 
 // Delay delays every reply by d until Heal.
-func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+func (p *Network) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
 // ResetReplies resets each connection in the middle of its next reply, until Heal. The server has
 // then executed the command.
-func (p *Proxy) ResetReplies() { p.resets.Store(true) }
+func (p *Network) ResetReplies() { p.resets.Store(true) }
 
 // Heal ends all faults. Connections whose bytes were swallowed are reset, as their ends would
 // otherwise disagree on what was sent.
-func (p *Proxy) Heal() {
+func (p *Network) Heal() {
 	p.delay.Store(0)
 	p.resets.Store(false)
 	if p.lossy.Swap(false) {
@@ -78,7 +78,7 @@ func (p *Proxy) Heal() {
 }
 
 // Cut resets all connections.
-func (p *Proxy) Cut() {
+func (p *Network) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for conn := range p.conns {
@@ -95,7 +95,7 @@ func reset(conn net.Conn) {
 }
 
 // track registers the connection, so that Cut finds it. It reports false after the test.
-func (p *Proxy) track(conn net.Conn) bool {
+func (p *Network) track(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
@@ -104,14 +104,14 @@ func (p *Proxy) track(conn net.Conn) bool {
 	return !p.closed
 }
 
-func (p *Proxy) forget(conn net.Conn) {
+func (p *Network) forget(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, conn)
 }
 
 // serve forwards one connection until one of its ends closes.
-func (p *Proxy) serve(client net.Conn) {
+func (p *Network) serve(client net.Conn) {
 	server, err := net.Dial("tcp", p.server)
 	if err != nil {
 		reset(client)
@@ -133,7 +133,7 @@ func (p *Proxy) serve(client net.Conn) {
 }
 
 // pipe forwards what it reads. replies is true for the direction of the client.
-func (p *Proxy) pipe(to, from net.Conn, replies bool) {
+func (p *Network) pipe(to, from net.Conn, replies bool) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)

@@ -1,7 +1,10 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package testenv
+// Package testpolicy builds RateLimitPolicies for tests.
+//
+// testpolicy.go builds one step by step, numbered.go builds many.
+package testpolicy
 
 import (
 	"strings"
@@ -13,20 +16,20 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// PolicyBuilder builds a RateLimitPolicy step by step, so that a test sets only the
+// Builder builds a RateLimitPolicy step by step, so that a test sets only the
 // fields that matter to it.
-type PolicyBuilder struct {
+type Builder struct {
 	policy v1alpha1.RateLimitPolicy
 }
 
-// MakePolicy starts a policy with the given "namespace/name"; the default namespace is
+// Make starts a policy with the given "namespace/name"; the default namespace is
 // "default". It has no limits and none of the defaults of the API server.
-func MakePolicy(name string) *PolicyBuilder {
+func Make(name string) *Builder {
 	namespace, base, found := strings.Cut(name, "/")
 	if !found {
 		namespace, base = metav1.NamespaceDefault, name
 	}
-	return &PolicyBuilder{policy: v1alpha1.RateLimitPolicy{
+	return &Builder{policy: v1alpha1.RateLimitPolicy{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: v1alpha1.GroupVersion.String(),
 			Kind:       "RateLimitPolicy",
@@ -36,30 +39,30 @@ func MakePolicy(name string) *PolicyBuilder {
 }
 
 // Obj returns the policy. Later steps do not change it.
-func (b *PolicyBuilder) Obj() *v1alpha1.RateLimitPolicy {
+func (b *Builder) Obj() *v1alpha1.RateLimitPolicy {
 	return b.policy.DeepCopy()
 }
 
 // Generation sets metadata.generation, which the API server otherwise sets.
-func (b *PolicyBuilder) Generation(generation int64) *PolicyBuilder {
+func (b *Builder) Generation(generation int64) *Builder {
 	b.policy.Generation = generation
 	return b
 }
 
 // UID sets metadata.uid, which the API server otherwise sets.
-func (b *PolicyBuilder) UID(uid string) *PolicyBuilder {
+func (b *Builder) UID(uid string) *Builder {
 	b.policy.UID = types.UID(uid)
 	return b
 }
 
 // Mode sets spec.mode.
-func (b *PolicyBuilder) Mode(mode v1alpha1.Mode) *PolicyBuilder {
+func (b *Builder) Mode(mode v1alpha1.Mode) *Builder {
 	b.policy.Spec.Mode = mode
 	return b
 }
 
 // Target adds a reference to a Gateway or route in the Namespace of the policy.
-func (b *PolicyBuilder) Target(kind, name string) *PolicyBuilder {
+func (b *Builder) Target(kind, name string) *Builder {
 	b.policy.Spec.TargetRefs = append(b.policy.Spec.TargetRefs, gatewayv1.LocalPolicyTargetReferenceWithSectionName{
 		LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{Group: gatewayv1.GroupName, Kind: gatewayv1.Kind(kind), Name: gatewayv1.ObjectName(name)},
 	})
@@ -67,28 +70,28 @@ func (b *PolicyBuilder) Target(kind, name string) *PolicyBuilder {
 }
 
 // Match adds an entry to spec.matches.
-func (b *PolicyBuilder) Match(match v1alpha1.Match) *PolicyBuilder {
+func (b *Builder) Match(match v1alpha1.Match) *Builder {
 	b.policy.Spec.Matches = append(b.policy.Spec.Matches, match)
 	return b
 }
 
 // Key adds parts to spec.key.
-func (b *PolicyBuilder) Key(parts ...v1alpha1.KeyPart) *PolicyBuilder {
+func (b *Builder) Key(parts ...v1alpha1.KeyPart) *Builder {
 	b.policy.Spec.Key = append(b.policy.Spec.Key, parts...)
 	return b
 }
 
 // OnMissingKey sets spec.onMissingKey.
-func (b *PolicyBuilder) OnMissingKey(onMissingKey v1alpha1.OnMissingKey) *PolicyBuilder {
+func (b *Builder) OnMissingKey(onMissingKey v1alpha1.OnMissingKey) *Builder {
 	b.policy.Spec.OnMissingKey = onMissingKey
 	return b
 }
 
 // Limit adds an entry to spec.limits; the functions may set its other fields.
-func (b *PolicyBuilder) Limit(
+func (b *Builder) Limit(
 	name string, algorithm v1alpha1.Algorithm, threshold int64, window v1alpha1.Duration,
 	set ...func(*v1alpha1.Limit),
-) *PolicyBuilder {
+) *Builder {
 	limit := v1alpha1.Limit{Name: name, Algorithm: algorithm, Threshold: threshold, Window: window}
 	for _, f := range set {
 		f(&limit)
@@ -98,49 +101,49 @@ func (b *PolicyBuilder) Limit(
 }
 
 // Edit changes the entry of spec.limits at index i.
-func (b *PolicyBuilder) Edit(i int, edit func(*v1alpha1.Limit)) *PolicyBuilder {
+func (b *Builder) Edit(i int, edit func(*v1alpha1.Limit)) *Builder {
 	edit(&b.policy.Spec.Limits[i])
 	return b
 }
 
 // Counting sets spec.counting.
-func (b *PolicyBuilder) Counting(counting v1alpha1.Counting) *PolicyBuilder {
+func (b *Builder) Counting(counting v1alpha1.Counting) *Builder {
 	b.policy.Spec.Counting = counting
 	return b
 }
 
 // DenyWhen sets spec.denyWhen.
-func (b *PolicyBuilder) DenyWhen(denyWhen v1alpha1.DenyWhen) *PolicyBuilder {
+func (b *Builder) DenyWhen(denyWhen v1alpha1.DenyWhen) *Builder {
 	b.policy.Spec.DenyWhen = denyWhen
 	return b
 }
 
 // Reservations sets spec.reservations.
-func (b *PolicyBuilder) Reservations(maxTTL v1alpha1.Duration, maxOpen int32) *PolicyBuilder {
+func (b *Builder) Reservations(maxTTL v1alpha1.Duration, maxOpen int32) *Builder {
 	b.policy.Spec.Reservations = v1alpha1.Reservations{MaxTTL: maxTTL, MaxOpen: &maxOpen}
 	return b
 }
 
 // Slices sets spec.slices.
-func (b *PolicyBuilder) Slices(maxPercent int32, maxAge v1alpha1.Duration) *PolicyBuilder {
+func (b *Builder) Slices(maxPercent int32, maxAge v1alpha1.Duration) *Builder {
 	b.policy.Spec.Slices = v1alpha1.Slices{MaxPercent: maxPercent, MaxAge: maxAge}
 	return b
 }
 
 // Override adds entries to spec.overrides.
-func (b *PolicyBuilder) Override(overrides ...v1alpha1.Override) *PolicyBuilder {
+func (b *Builder) Override(overrides ...v1alpha1.Override) *Builder {
 	b.policy.Spec.Overrides = append(b.policy.Spec.Overrides, overrides...)
 	return b
 }
 
 // FailureMode sets spec.failureMode.
-func (b *PolicyBuilder) FailureMode(mode v1alpha1.FailureMode) *PolicyBuilder {
+func (b *Builder) FailureMode(mode v1alpha1.FailureMode) *Builder {
 	b.policy.Spec.FailureMode = mode
 	return b
 }
 
 // Denial sets spec.denial.
-func (b *PolicyBuilder) Denial(code v1alpha1.DenialCode, message string) *PolicyBuilder {
+func (b *Builder) Denial(code v1alpha1.DenialCode, message string) *Builder {
 	b.policy.Spec.Denial = v1alpha1.Denial{Code: code, Message: message}
 	return b
 }

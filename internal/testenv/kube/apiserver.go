@@ -1,7 +1,15 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package testenv
+// Package kube runs kube-apiserver with etcd, and finds the programs of Kubernetes, for tests. The tests of a
+// package that imports it belong to `make test-kube`.
+//
+// Read the files in this order:
+//
+//	apiserver.go  APIServer: kube-apiserver and etcd
+//	gateway.go    InstallGatewayAPI: the kinds of the Gateway API and of Envoy Gateway
+//	programs.go   the paths of kubectl, helm and the programs of envtest
+package kube
 
 import (
 	"testing"
@@ -15,6 +23,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/crd"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // APIServer is a kube-apiserver with its own etcd and the CustomResourceDefinitions of
@@ -38,7 +47,7 @@ func StartAPIServer(tb testing.TB, configure ...func(*envtest.Environment)) *API
 	env := &envtest.Environment{
 		Scheme:                Scheme(tb),
 		CRDs:                  definitions(tb),
-		BinaryAssetsDirectory: kubeBinaries(tb),
+		BinaryAssetsDirectory: binaries(tb),
 	}
 	// With a folder of our own, certificates and keys survive a stop of the server, so
 	// that Start restarts the same one.
@@ -73,7 +82,7 @@ func (s *APIServer) Client() client.Client {
 // graceful shutdown would wait for watches to end, which the watches of a manager never do.
 func (s *APIServer) Stop() {
 	s.tb.Helper()
-	killChild("kube-apiserver", "--secure-port="+s.Env.ControlPlane.GetAPIServer().Port)
+	testenv.KillChild("kube-apiserver", "--secure-port="+s.Env.ControlPlane.GetAPIServer().Port)
 	if err := s.Env.ControlPlane.GetAPIServer().Stop(); err != nil {
 		s.tb.Fatalf("stop kube-apiserver: %v", err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package testenv
+package kube
 
 import (
 	"encoding/json"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // InstallGatewayAPI installs the CustomResourceDefinitions of Gateways, HTTPRoutes, GRPCRoutes, and of the
@@ -28,13 +30,19 @@ func (s *APIServer) InstallGatewayAPI() (remove func()) {
 	}
 }
 
+// GatewayCRDs returns the folder with the CustomResourceDefinitions of the Gateway API and of Envoy Gateway, from the
+// Go module that the end-to-end tests run.
+func GatewayCRDs(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(moduleFolder(tb, filepath.Join(testenv.ModuleRoot(tb), "hack", "gateway"), "github.com/envoyproxy/gateway"),
+		"charts", "gateway-helm", "charts", "crds", "crds")
+}
+
 // gatewayCRDs returns the paths of the manifests.
 func gatewayCRDs(tb testing.TB) []string {
 	tb.Helper()
-	root := moduleRoot(tb)
-	standard := filepath.Join(moduleFolder(tb, root, "sigs.k8s.io/gateway-api"), "config", "crd", "standard")
-	envoy := filepath.Join(moduleFolder(tb, filepath.Join(root, "hack", "gateway"), "github.com/envoyproxy/gateway"),
-		"charts", "gateway-helm", "charts", "crds", "crds", "generated")
+	standard := filepath.Join(moduleFolder(tb, testenv.ModuleRoot(tb), "sigs.k8s.io/gateway-api"), "config", "crd", "standard")
+	envoy := filepath.Join(GatewayCRDs(tb), "generated")
 	return []string{
 		filepath.Join(standard, "gateway.networking.k8s.io_gateways.yaml"),
 		filepath.Join(standard, "gateway.networking.k8s.io_httproutes.yaml"),

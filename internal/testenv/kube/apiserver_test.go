@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package testenv_test
+package kube_test
 
 import (
 	"testing"
@@ -12,15 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 func TestAPIServerComesBackWithItsData(t *testing.T) {
 	g := NewWithT(t)
 	log.SetLogger(testr.New(t))
-	server := testenv.StartAPIServer(t)
+	server := kube.StartAPIServer(t)
 	c := server.Client()
-	policy := testenv.MakePolicy("login").Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").Obj()
+	policy := testpolicy.Make("login").Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").Obj()
 	g.Expect(c.Create(t.Context(), policy)).To(Succeed())
 
 	server.Stop()

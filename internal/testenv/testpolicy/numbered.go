@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package testenv
+package testpolicy
 
 import (
 	"fmt"
@@ -15,20 +15,20 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// NumberedPolicy returns one of many policies, with a host of its own and two limits.
-func NumberedPolicy(i int) *v1alpha1.RateLimitPolicy {
-	return MakePolicy(fmt.Sprintf("shop/p%d", i)).
+// Numbered returns one of many policies, with a host of its own and two limits.
+func Numbered(i int) *v1alpha1.RateLimitPolicy {
+	return Make(fmt.Sprintf("shop/p%d", i)).
 		Match(v1alpha1.Match{Hosts: []string{fmt.Sprintf("h%d.example", i)}, Paths: []string{"/api/*"}}).
 		Limit("hourly", v1alpha1.AlgorithmFixedWindow, 1, "1h").
 		Limit("burst", v1alpha1.AlgorithmTokenBucket, 10, "1s").Obj()
 }
 
-// WriteNumberedPolicies writes the first policies into a new folder, one in a file.
-func WriteNumberedPolicies(tb testing.TB, policies int) (dir string) {
+// WriteNumbered writes the first policies into a new folder, one in a file.
+func WriteNumbered(tb testing.TB, policies int) (dir string) {
 	tb.Helper()
 	dir = tb.TempDir()
 	for i := range policies {
-		policy := NumberedPolicy(i)
+		policy := Numbered(i)
 		spec, err := yaml.Marshal(policy.Spec)
 		if err != nil {
 			tb.Fatal(err)
