@@ -40,6 +40,7 @@
 //	series.go        Series: the metrics of a process under test
 //	pages.go         CodeBlocks: the code on a page of the documentation
 //	programs.go      the repository, and the programs that hack installs
+//	command.go       Command: a process that ends with the test
 //	proc_linux.go    processes on Linux; proc_other.go elsewhere
 package testenv
 
