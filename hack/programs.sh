@@ -11,7 +11,7 @@ source hack/flags.sh
 mkdir -p bin/test
 started="$(mktemp)"
 trap 'rm -f "$started"' EXIT
-go build -o bin/test/ ./cmd/weir ./cmd/kubectl-weir
+go build -buildvcs=false -o bin/test/ ./cmd/weir ./cmd/kubectl-weir
 # As old as the start of the build, so that a file that changed during it counts as newer; go
 # build leaves a program that is up to date as it is.
 touch -r "$started" bin/test/weir bin/test/kubectl-weir
