@@ -92,7 +92,7 @@ func annotate(ctx SpecContext, name, key, value string) {
 
 // options configure the controller of a spec.
 type options struct {
-	server      *kube.APIServer           // nil is the common one
+	server      *kube.APIServer              // nil is the common one
 	started     func(*controller.Reconciler) // may be nil
 	namespace   string                       // the one whose policies it reconciles
 	tenancy     compile.Tenancy

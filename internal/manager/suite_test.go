@@ -37,13 +37,13 @@ func TestManager(t *testing.T) {
 // One manager, on a real kube-apiserver and a real Redis, serves all specs: a process
 // can have only one.
 var (
-	apiServer     *kube.APIServer
-	api      client.Client
-	server   *testenv.Redis
-	registry *redis.Client
-	checks   string // address of the decision API
-	metrics  string
-	hook     string // address of the webhook
+	apiServer *kube.APIServer
+	api       client.Client
+	server    *testenv.Redis
+	registry  *redis.Client
+	checks    string // address of the decision API
+	metrics   string
+	hook      string // address of the webhook
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -37,21 +37,10 @@ func TestRedisServersAreSeparate(t *testing.T) {
 	g.Expect(connect(t, second).Get(t.Context(), "k").Err()).To(MatchError(redis.Nil))
 }
 
-func TestServersReportTheirKind(t *testing.T) {
+func TestRedisReportsItsKind(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	g.Expect(connect(t, testenv.StartRedis(t)).Info(t.Context(), "server").Val()).NotTo(ContainSubstring("valkey"))
-	g.Expect(connect(t, testenv.StartValkey(t)).Info(t.Context(), "server").Val()).To(ContainSubstring("valkey_version:"))
-}
-
-func TestValkeyTakesArgumentsAndComesBack(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	server := testenv.StartValkey(t, "--requirepass", "secret")
-	g.Expect(connect(t, server).Ping(t.Context()).Err()).To(MatchError(ContainSubstring("NOAUTH")))
-	server.Stop()
-	server.Start()
-	g.Expect(connect(t, server).Ping(t.Context()).Err()).To(MatchError(ContainSubstring("NOAUTH")))
 }
 
 func TestRedisTakesArguments(t *testing.T) {
@@ -93,11 +82,8 @@ func TestRedisPauseAndResume(t *testing.T) {
 	g.Expect(client.Ping(t.Context()).Err()).To(Succeed())
 }
 
-// The servers with the preloaded clock.
-var withClock = map[string]func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock){
-	"redis":  testenv.StartRedisWithClock,
-	"valkey": testenv.StartValkeyWithClock,
-}
+// The servers with the preloaded clock. The build tag valkey adds Valkey.
+var withClock = map[string]func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock){"redis": testenv.StartRedisWithClock}
 
 func TestServerFollowsItsClock(t *testing.T) {
 	t.Parallel()

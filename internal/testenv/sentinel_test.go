@@ -13,14 +13,14 @@ import (
 
 func TestSentinelsFailOver(t *testing.T) {
 	t.Parallel()
-	for name, valkey := range map[string]bool{"redis": false, "valkey": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := NewWithT(t)
-			s := testenv.StartRedisSentinel(t, testenv.SentinelOptions{Valkey: valkey})
-			g.Expect(s.Client(s.Nodes[1]).Set(t.Context(), "k", "v", 0).Err()).To(MatchError(HavePrefix("READONLY ")))
-			s.Failover()
-			g.Expect(s.Client(s.Nodes[1]).Set(t.Context(), "k", "v", 0).Err()).To(Succeed())
-		})
-	}
+	testSentinelsFailOver(t, testenv.SentinelOptions{})
+}
+
+func testSentinelsFailOver(t *testing.T, options testenv.SentinelOptions) {
+	t.Helper()
+	g := NewWithT(t)
+	s := testenv.StartRedisSentinel(t, options)
+	g.Expect(s.Client(s.Nodes[1]).Set(t.Context(), "k", "v", 0).Err()).To(MatchError(HavePrefix("READONLY ")))
+	s.Failover()
+	g.Expect(s.Client(s.Nodes[1]).Set(t.Context(), "k", "v", 0).Err()).To(Succeed())
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
 )
 
 // page is the folder of the documentation into which the figures are written.

@@ -15,7 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
 )
 
 var total = flag.Duration("hostile", 0, "length of all attacks together; latencies are judged from about a minute on")

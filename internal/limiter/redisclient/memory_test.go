@@ -12,10 +12,11 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
+// servers are the server programs that the tests run on. The build tag valkey adds Valkey.
+var servers = map[string]func(testing.TB, ...string) *testenv.Redis{"Redis": testenv.StartRedis}
+
 func TestAskMemory(t *testing.T) {
-	for name, start := range map[string]func(testing.TB, ...string) *testenv.Redis{
-		"Redis": testenv.StartRedis, "Valkey": testenv.StartValkey,
-	} {
+	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			client := newClient(t, start(t).URL, commandTimeout)

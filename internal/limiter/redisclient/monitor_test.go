@@ -92,7 +92,7 @@ func TestMonitorLogsChangesOnly(t *testing.T) {
 func TestMonitorExportsConnections(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	_, up, registry := startMonitor(t, testenv.StartValkey(t).URL)
+	_, up, registry := startMonitor(t, testenv.StartRedis(t).URL)
 	g.Eventually(up, "10s").Should(Equal(1.0))
 	g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
 		# HELP weir_redis_connections Open connections to Redis.
@@ -119,11 +119,17 @@ func TestMonitorOfAClusterNeedsEveryMaster(t *testing.T) {
 
 func TestMonitorOfSentinels(t *testing.T) {
 	t.Parallel()
+	testMonitorOfSentinels(t, testenv.SentinelOptions{}, "redis 7.")
+}
+
+// testMonitorOfSentinels is for servers whose version the log reports like this.
+func testMonitorOfSentinels(t *testing.T, options testenv.SentinelOptions, version string) {
+	t.Helper()
 	g := NewWithT(t)
-	s := testenv.StartRedisSentinel(t, testenv.SentinelOptions{Valkey: true})
+	s := testenv.StartRedisSentinel(t, options)
 	log, up, _ := startMonitor(t, s.URL)
 	g.Eventually(up, "10s").Should(Equal(1.0))
-	g.Expect(log.lines()).To(ConsistOf(ContainSubstring("valkey 8.")))
+	g.Expect(log.lines()).To(ConsistOf(ContainSubstring(version)))
 	s.Nodes[0].Stop()
 	g.Eventually(up, "10s").Should(BeZero())
 	g.Eventually(up, failoverTime).Should(Equal(1.0))

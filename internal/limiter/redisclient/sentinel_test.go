@@ -181,8 +181,13 @@ func TestSentinelsDisagree(t *testing.T) {
 
 func TestSentinelURLWithDatabaseAndClose(t *testing.T) {
 	t.Parallel()
+	testSentinelURLWithDatabaseAndClose(t, testenv.SentinelOptions{})
+}
+
+func testSentinelURLWithDatabaseAndClose(t *testing.T, options testenv.SentinelOptions) {
+	t.Helper()
 	g := NewWithT(t)
-	s := testenv.StartRedisSentinel(t, testenv.SentinelOptions{Valkey: true})
+	s := testenv.StartRedisSentinel(t, options)
 	client, err := redisclient.New(strings.Replace(s.URL, testenv.MasterName, testenv.MasterName+"/3", 1), time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(increment(t.Context(), client)).To(Succeed())

@@ -32,11 +32,8 @@ type server struct {
 	withClock func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock)
 }
 
-// servers are the supported server programs.
-var servers = []server{
-	{"redis", testenv.StartRedis, testenv.StartRedisWithClock},
-	{"valkey", testenv.StartValkey, testenv.StartValkeyWithClock},
-}
+// servers are the server programs that the tests run on. The build tag valkey adds Valkey.
+var servers = []server{{"redis", testenv.StartRedis, testenv.StartRedisWithClock}}
 
 // newSubject returns a store with a server whose clock the test sets.
 func newSubject(tb testing.TB, on server) (*storetest.Subject, *redis.Client) {

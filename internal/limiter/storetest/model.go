@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/reference"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // modelStore is the model with a clock.
@@ -58,9 +59,9 @@ func NewModel() *Subject {
 func TestAgreesWithModel(t *testing.T, subject *Subject) {
 	t.Helper()
 	const steps = 250
-	seeds := uint64(60)
+	seeds := testenv.Seeds(60)
 	if subject.IsRemote {
-		seeds = 8
+		seeds = testenv.ServerSeeds(8)
 	}
 	model := NewModel()
 	for _, choice := range mixedAndAlone(quota.Algorithms()) {

@@ -1,0 +1,33 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv_test
+
+import (
+	"flag"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+func TestSeedsAreScaled(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv("WEIR_TEST_FIRST_SEED", "")
+	short := flag.Lookup("test.short")
+	before := short.Value.String()
+	t.Cleanup(func() { _ = short.Value.Set(before) })
+
+	g.Expect(short.Value.Set("true")).To(Succeed())
+	g.Expect(slices.Collect(testenv.Seeds(60))).To(HaveLen(6))
+	g.Expect(slices.Collect(testenv.ServerSeeds(8))).To(HaveLen(3))
+	g.Expect(slices.Collect(testenv.Seeds(1))).To(Equal([]uint64{0}), "never none")
+
+	g.Expect(short.Value.Set("false")).To(Succeed())
+	t.Setenv("WEIR_TEST_FIRST_SEED", "70")
+	g.Expect(slices.Collect(testenv.ServerSeeds(3))).To(Equal([]uint64{70, 71, 72}))
+	t.Setenv("WEIR_TEST_FIRST_SEED", "x")
+	g.Expect(func() { slices.Collect(testenv.Seeds(3)) }).To(PanicWith(ContainSubstring("WEIR_TEST_FIRST_SEED")))
+}

@@ -1,0 +1,214 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package layout_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience is the shortest time after which a test may fail because something has not happened: a busy machine can
+// stop a process for seconds.
+const patience = 30 * time.Second
+
+// A busy machine fails no test: tests wait for a condition for 30 s or more, and compare nothing with a shorter time
+// that the machine needs. A line that must is marked "//busy: REASON"; the test then has a control in the same run, or
+// the time is one of the product's promises on a clock that the test sets.
+func TestNoTestTakesABusyMachineForADefect(t *testing.T) {
+	fset, files := goFiles(t)
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if !isTest(path) {
+			continue
+		}
+		file := files[path]
+		excused := map[int]bool{}
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				if strings.HasPrefix(comment.Text, "//busy: ") {
+					excused[fset.Position(comment.Pos()).Line] = true
+				}
+			}
+		}
+		constants := durationConstants(file)
+		ast.Inspect(file, func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			problem := impatient(call, constants)
+			if position := fset.Position(call.Pos()); problem != "" && !excused[position.Line] {
+				t.Errorf("%s:%d: %s", path, position.Line, problem)
+			}
+			return true
+		})
+	}
+}
+
+// Tests compile nothing: hack/programs.sh builds the programs that they run.
+func TestNoTestCompiles(t *testing.T) {
+	fset, files := goFiles(t)
+	for path, file := range files {
+		if !isTest(path) {
+			continue
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok || !strings.Contains(calledName(call), "ommand") {
+				return true
+			}
+			for i, argument := range call.Args[:max(len(call.Args)-1, 0)] {
+				if text(argument) == "go" && slices.Contains([]string{"build", "run", "test", "install"}, text(call.Args[i+1])) {
+					t.Errorf("%s: runs go %s", fset.Position(call.Pos()), text(call.Args[i+1]))
+				}
+			}
+			return true
+		})
+	}
+}
+
+// Tests start processes by testenv.Command, so that they end with the test.
+func TestProcessesEndWithTheTest(t *testing.T) {
+	fset, files := goFiles(t)
+	for path, file := range files {
+		if !isTest(path) || strings.HasPrefix(path, "internal/testenv/") {
+			continue
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			if call, ok := node.(*ast.CallExpr); ok {
+				if name := calledName(call); name == "exec.Command" || name == "exec.CommandContext" {
+					t.Errorf("%s: %s; use testenv.Command, which ends with the test", fset.Position(call.Pos()), name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// isTest reports whether only tests use the file.
+func isTest(path string) bool {
+	return strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "internal/testenv/") ||
+		strings.HasPrefix(path, "internal/limiter/storetest/")
+}
+
+// impatient returns what is wrong with a call, "" if nothing is.
+func impatient(call *ast.CallExpr, constants map[string]time.Duration) string {
+	switch name := calledName(call); name[strings.LastIndexByte(name, '.')+1:] {
+	case "Eventually", "EventuallyWithOffset", "WithTimeout", "Within", "NodeTimeout", "SpecTimeout", "SetDefaultEventuallyTimeout", "After", "NewTimer", "AfterFunc":
+		if name == "time.AfterFunc" {
+			return ""
+		}
+		for _, argument := range call.Args {
+			if limit, ok := lengthOf(argument, constants); ok {
+				if limit > 0 && limit < patience {
+					return fmt.Sprintf("%s of %v: %v or more", name, limit, patience)
+				}
+				return "" // the second is the interval
+			}
+		}
+	case "BeNumerically":
+		if len(call.Args) < 2 || !strings.HasPrefix(text(call.Args[0]), "<") {
+			return ""
+		}
+		if limit, ok := lengthOf(call.Args[1], constants); ok && limit < patience {
+			return fmt.Sprintf("less than %v: %v or more, or a control in the same run", limit, patience)
+		}
+	}
+	return ""
+}
+
+// calledName returns the name of the function, with its package or receiver.
+func calledName(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		if of, ok := f.X.(*ast.Ident); ok {
+			return of.Name + "." + f.Sel.Name
+		}
+		return "." + f.Sel.Name
+	}
+	return ""
+}
+
+// text returns the value of a string literal, or "".
+func text(expression ast.Expr) string {
+	if literal, ok := expression.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+		value, _ := strconv.Unquote(literal.Value)
+		return value
+	}
+	return ""
+}
+
+var unitsOfTime = map[string]time.Duration{
+	"Nanosecond": time.Nanosecond, "Microsecond": time.Microsecond, "Millisecond": time.Millisecond,
+	"Second": time.Second, "Minute": time.Minute, "Hour": time.Hour,
+}
+
+// lengthOf returns the length of time that a constant expression names: 5*time.Second, "5s", or a constant of the file.
+func lengthOf(expression ast.Expr, constants map[string]time.Duration) (time.Duration, bool) {
+	switch e := expression.(type) {
+	case *ast.ParenExpr:
+		return lengthOf(e.X, constants)
+	case *ast.Ident:
+		d, ok := constants[e.Name]
+		return d, ok
+	case *ast.BasicLit:
+		d, err := time.ParseDuration(text(e))
+		return d, err == nil
+	case *ast.SelectorExpr:
+		if of, ok := e.X.(*ast.Ident); ok && of.Name == "time" {
+			d, ok := unitsOfTime[e.Sel.Name]
+			return d, ok
+		}
+	case *ast.BinaryExpr:
+		if e.Op == token.MUL {
+			if d, ok := product(e.X, e.Y, constants); ok {
+				return d, true
+			}
+			return product(e.Y, e.X, constants)
+		}
+	}
+	return 0, false
+}
+
+func product(number, unit ast.Expr, constants map[string]time.Duration) (time.Duration, bool) {
+	literal, ok := number.(*ast.BasicLit)
+	if !ok || literal.Kind != token.INT {
+		return 0, false
+	}
+	n, _ := constant.Int64Val(constant.MakeFromLiteral(literal.Value, token.INT, 0))
+	d, ok := lengthOf(unit, constants)
+	return time.Duration(n) * d, ok
+}
+
+// durationConstants returns the lengths of time among the constants of the file.
+func durationConstants(file *ast.File) map[string]time.Duration {
+	found := map[string]time.Duration{}
+	ast.Inspect(file, func(node ast.Node) bool {
+		declaration, ok := node.(*ast.GenDecl)
+		if !ok || declaration.Tok != token.CONST {
+			return true
+		}
+		for _, spec := range declaration.Specs {
+			value := spec.(*ast.ValueSpec)
+			for i, name := range value.Names {
+				if i < len(value.Values) {
+					if d, ok := lengthOf(value.Values[i], found); ok {
+						found[name.Name] = d
+					}
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
