@@ -116,7 +116,7 @@ func clockLibrary(tb testing.TB) string {
 	}
 	name := fmt.Sprintf("clock-%s-%x.so", runtime.GOARCH, sha256.Sum256(clockSource))
 	library := filepath.Join(ModuleRoot(tb), "bin", "testenv", name)
-	if err := writeOnce(library, compileClock); err != nil {
+	if err := WriteOnce(library, compileClock); err != nil {
 		tb.Fatalf("compile the test clock: %v (it needs a C compiler named cc; %s)", err, installHint)
 	}
 	return library

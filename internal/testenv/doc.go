@@ -40,6 +40,7 @@
 //	series.go        Series: the metrics of a process under test
 //	pages.go         CodeBlocks: the code on a page of the documentation
 //	programs.go      the repository, and the programs that hack installs
+//	seeds.go         Seeds: the seeds of random operations
 //	command.go       Command: a process that ends with the test
 //	proc_linux.go    processes on Linux; proc_other.go elsewhere
 package testenv
@@ -56,12 +57,12 @@ import (
 // installHint is the command that installs missing programs.
 const installHint = "run hack/redis.sh in the root of the repository"
 
-// writeMutex serializes writeOnce within one test binary.
+// writeMutex serializes WriteOnce within one test binary.
 var writeMutex sync.Mutex
 
-// writeOnce creates the file at path unless it exists. The file appears complete or not
+// WriteOnce creates the file at path unless it exists. The file appears complete or not
 // at all, even if several test binaries create it concurrently.
-func writeOnce(path string, write func(temporary string) error) error {
+func WriteOnce(path string, write func(temporary string) error) error {
 	writeMutex.Lock()
 	defer writeMutex.Unlock()
 	if _, err := os.Stat(path); err == nil {

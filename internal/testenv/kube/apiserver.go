@@ -7,12 +7,16 @@
 // Read the files in this order:
 //
 //	apiserver.go  APIServer: kube-apiserver and etcd
+//	shared.go     Shared: one API server for the tests of a package
+//	reset.go      what a test leaves on the shared API server
 //	gateway.go    InstallGatewayAPI: the kinds of the Gateway API and of Envoy Gateway
 //	programs.go   the paths of kubectl, helm and the programs of envtest
 package kube
 
 import (
+	"path/filepath"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +30,12 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
+// startTimeout is how long a busy machine may take to start or stop a program of the control plane.
+const startTimeout = 5 * time.Minute
+
+// startAttempts is how often a start may fail.
+const startAttempts = 3
+
 // APIServer is a kube-apiserver with its own etcd and the CustomResourceDefinitions of
 // Weir. No controllers run: no service accounts are created, and a deleted Namespace
 // stays terminating.
@@ -36,7 +46,8 @@ type APIServer struct {
 	// Env is the underlying environment, for webhooks, the kubeconfig and further users.
 	Env *envtest.Environment
 
-	tb testing.TB
+	tb      testing.TB
+	stopped bool
 }
 
 // StartAPIServer starts an API server, waits until it serves RateLimitPolicies
@@ -44,28 +55,52 @@ type APIServer struct {
 // function may change the environment before it starts.
 func StartAPIServer(tb testing.TB, configure ...func(*envtest.Environment)) *APIServer {
 	tb.Helper()
-	env := &envtest.Environment{
-		Scheme:                Scheme(tb),
-		CRDs:                  definitions(tb),
-		BinaryAssetsDirectory: binaries(tb),
-	}
-	// With a folder of our own, certificates and keys survive a stop of the server, so
-	// that Start restarts the same one.
-	env.ControlPlane.GetAPIServer().CertDir = tb.TempDir()
-	for _, f := range configure {
-		f(env)
-	}
-	config, err := env.Start()
+	server := start(tb, tb.TempDir(), configure...)
 	tb.Cleanup(func() {
-		// Stop also cleans up after a failed start.
-		if err := env.Stop(); err != nil {
+		if err := server.Env.Stop(); err != nil {
 			tb.Errorf("stop kube-apiserver and etcd: %v", err)
 		}
 	})
-	if err != nil {
-		tb.Fatalf("start kube-apiserver and etcd: %v", err)
+	return server
+}
+
+// start starts an API server with its certificates in the folder. It tries again, because envtest waits only 5 seconds
+// for the Namespace default.
+func start(tb testing.TB, folder string, configure ...func(*envtest.Environment)) *APIServer {
+	tb.Helper()
+	var err error
+	for range startAttempts {
+		env := newEnvironment(tb, folder)
+		for _, f := range configure {
+			f(env)
+		}
+		var config *rest.Config
+		if config, err = env.Start(); err == nil {
+			return &APIServer{Config: config, Env: env, tb: tb}
+		}
+		_ = env.Stop() // it also cleans up after a failed start
 	}
-	return &APIServer{Config: config, Env: env, tb: tb}
+	tb.Fatalf("start kube-apiserver and etcd: %v", err)
+	return nil
+}
+
+func newEnvironment(tb testing.TB, folder string) *envtest.Environment {
+	tb.Helper()
+	env := &envtest.Environment{
+		Scheme:                   Scheme(tb),
+		CRDs:                     definitions(tb),
+		BinaryAssetsDirectory:    binaries(tb),
+		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  startTimeout,
+	}
+	env.CRDInstallOptions.MaxTime = startTimeout
+	env.ControlPlane.Etcd = &envtest.Etcd{Path: dyingWithTest(tb, filepath.Join(binaries(tb), "etcd"))}
+	server := env.ControlPlane.GetAPIServer()
+	server.Path = dyingWithTest(tb, filepath.Join(binaries(tb), "kube-apiserver"))
+	// With a folder of our own, certificates and keys survive a stop of the server, so
+	// that Start restarts the same one.
+	server.CertDir = folder
+	return env
 }
 
 // Client returns a client without a cache, for the types of Kubernetes and of Weir.
@@ -86,6 +121,7 @@ func (s *APIServer) Stop() {
 	if err := s.Env.ControlPlane.GetAPIServer().Stop(); err != nil {
 		s.tb.Fatalf("stop kube-apiserver: %v", err)
 	}
+	s.stopped = true
 }
 
 // Start ends an outage: it restarts the server at the same address with its data.
@@ -94,6 +130,7 @@ func (s *APIServer) Start() {
 	if err := s.Env.ControlPlane.GetAPIServer().Start(); err != nil {
 		s.tb.Fatalf("start kube-apiserver: %v", err)
 	}
+	s.stopped = false
 }
 
 // Scheme returns a new scheme with the types of Kubernetes, of Weir and of

@@ -6,10 +6,8 @@ package kube_test
 import (
 	"testing"
 
-	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/testenv/kube"
@@ -18,7 +16,6 @@ import (
 
 func TestAPIServerComesBackWithItsData(t *testing.T) {
 	g := NewWithT(t)
-	log.SetLogger(testr.New(t))
 	server := kube.StartAPIServer(t)
 	c := server.Client()
 	policy := testpolicy.Make("login").Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").Obj()

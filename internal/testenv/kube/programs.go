@@ -4,8 +4,11 @@
 package kube
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/weir-dev/weir/internal/testenv"
@@ -46,4 +49,23 @@ func binaries(tb testing.TB) string {
 		testenv.ProgramAt(tb, filepath.Join(dir, name), installHint)
 	}
 	return dir
+}
+
+// dyingWithTest returns the path of a script that runs the program so that it ends with the process of the test, even if
+// that is killed: envtest starts programs without DieWithParent. Outside Linux it returns the program.
+func dyingWithTest(tb testing.TB, program string) string {
+	tb.Helper()
+	if runtime.GOOS != "linux" {
+		return program
+	}
+	setpriv := testenv.ProgramOnPath(tb, "setpriv", "install util-linux")
+	text := fmt.Sprintf("#!/bin/sh\nexec '%s' --pdeathsig KILL '%s' \"$@\"\n", setpriv, program)
+	// Where the repository has moved, the text and so the name differ.
+	name := fmt.Sprintf("%s-%.4x", filepath.Base(program), sha256.Sum256([]byte(text)))
+	script := filepath.Join(testenv.ModuleRoot(tb), "bin", "testenv", name)
+	err := testenv.WriteOnce(script, func(temporary string) error { return os.WriteFile(temporary, []byte(text), 0o700) })
+	if err != nil {
+		tb.Fatalf("script for %s: %v", program, err)
+	}
+	return script
 }
