@@ -2,8 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package process finds the programs that tests run as processes: weir and its kubectl plugin, which
-// `make programs` builds, and Prometheus. The tests of a package that imports it belong to
+// `make programs` builds, and Prometheus. It also runs weir. The tests of a package that imports it belong to
 // `make test-process`, unless they also need Kubernetes, proxies or a browser.
+//
+// Read the files in this order:
+//
+//	process.go  the paths of the programs
+//	weir.go     Running: a weir process
 package process
 
 import (
@@ -11,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,6 +86,9 @@ var sources struct {
 	err    error
 }
 
+// forTests are the names of folders that no program is built from.
+var forTests = []string{"testdata", "testenv", "storetest", "publishertest"}
+
 // newestSource returns the file that was changed last.
 func newestSource(root string) (source, error) {
 	sources.Do(func() {
@@ -89,7 +98,7 @@ func newestSource(root string) (source, error) {
 					return err
 				}
 				if entry.IsDir() {
-					if entry.Name() == "testdata" || entry.Name() == "testenv" {
+					if slices.Contains(forTests, entry.Name()) {
 						return fs.SkipDir
 					}
 					return nil
