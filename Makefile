@@ -246,10 +246,11 @@ bench: ## Run the benchmarks (BENCH=regexp).
 scale: ## Measure cold start, memory and edits with 1,000 to 20,000 policies, 200,000 keys of a group, and 1 to 1,000 replicas.
 	hack/redis.sh
 	hack/kube/build.sh
-	go test -run '^$$' -bench BenchmarkScale -benchtime 1x -timeout 2h ./cmd/weir
-	go test -run '^$$' -bench BenchmarkStandaloneStart -benchtime 3x ./cmd/weir
-	go test -run '^$$' -bench BenchmarkKeyGroups -benchtime 1x -timeout 15m ./cmd/weir
-	go test -run '^$$' -bench BenchmarkStatusWrites -benchtime 5x ./cmd/weir
+	hack/programs.sh
+	go test -run '^$$' -bench BenchmarkScale -benchtime 1x -timeout 2h ./test/manager
+	go test -run '^$$' -bench BenchmarkStandaloneStart -benchtime 3x ./test/manager
+	go test -run '^$$' -bench BenchmarkKeyGroups -benchtime 1x -timeout 15m ./test/manager
+	go test -run '^$$' -bench BenchmarkStatusWrites -benchtime 5x ./test/manager
 	go test ./internal/limiter/registry -run '^$$' -bench 'BenchmarkReplicas|BenchmarkRollouts' -benchtime 200x -timeout 1h \
 		$(if $(UPDATE),-plot "$(CURDIR)/$(UPDATE)/replicas.svg")
 	go test ./internal/limiter/registry -run '^$$' -bench BenchmarkHeartbeats -benchtime 5000x

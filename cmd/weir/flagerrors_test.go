@@ -5,15 +5,11 @@ package main
 
 import (
 	"bytes"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
-
-	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // offAddresses turn all ports off.
@@ -95,34 +91,116 @@ func TestVersionFlag(t *testing.T) {
 	g.Expect(flag.String()).To(Equal(command.String()))
 }
 
-// A taken port ends the process before anything else starts.
-func TestTakenPortEndsTheProcess(t *testing.T) {
-	g := NewWithT(t)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { g.Expect(taken.Close()).To(Succeed()) }()
-	address := taken.Addr().String()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	g.Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],
-"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`), 0o600)).To(Succeed())
-	managerArgs := []string{"manager", "--redis-url", "redis://127.0.0.1:1", "--kubeconfig", kubeconfig}
+func TestStandaloneRejectsInvalidFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
-		args  []string
-		ports []string
+		args []string
+		want string
 	}{
-		"standalone":  {[]string{"standalone", "--policies", "../../config/samples"}, []string{"http", "grpc", "metrics", "operator"}},
-		"manager":     {managerArgs, []string{"http", "grpc", "metrics", "operator"}},
-		"controllers": {append([]string{"--decisions=false"}, managerArgs...), []string{"http", "metrics"}},
+		"no policies":      {nil, "--policies: at least one folder is required"},
+		"a bad timeout":    {[]string{"--policies", ".", "--store-timeout", "0s"}, "--store-timeout 0s: must be more than 0"},
+		"braces":           {[]string{"--policies", ".", "--redis-prefix", "{x}"}, "--redis-prefix"},
+		"a bad network":    {[]string{"--policies", ".", "--trusted-proxies", "10.0.0.0/33"}, "--trusted-proxies"},
+		"a bad URL":        {[]string{"--policies", "../../config/samples", "--redis-url", "memcached://x"}, "--redis-url: scheme \"memcached\""},
+		"no TLS key":       {[]string{"--policies", ".", "--tls-cert-file", "x"}, "--tls-cert-file: needs --tls-key-file"},
+		"no certificate":   {[]string{"--policies", ".", "--tls-key-file", "x"}, "--tls-key-file: needs --tls-cert-file"},
+		"no TLS at all":    {[]string{"--policies", ".", "--client-ca-file", "x"}, "--client-ca-file: needs --tls-cert-file"},
+		"no client CA":     {[]string{"--policies", ".", "--tls-cert-file", "x", "--tls-key-file", "x", "--allowed-client-names", "a"}, "--allowed-client-names: needs --client-ca-file"},
+		"no such files":    {[]string{"--policies", "../../config/samples", "--tls-cert-file", "/no/cert", "--tls-key-file", "/no/key"}, "open /no/cert"},
+		"a bad header":     {[]string{"--policies", ".", "--principal-header", "X-User:"}, "--principal-header"},
+		"no token file":    {[]string{"--policies", ".", "--admin-token-file", "/no/token"}, "--admin-token-file: open /no/token"},
+		"an empty token":   {[]string{"--policies", ".", "--admin-token-file", os.DevNull}, "--admin-token-file: /dev/null contains no token"},
+		"a level":          {[]string{"--policies", ".", "--log-level", "loud"}, "--log-level"},
+		"a detail":         {[]string{"--policies", ".", "--metrics-detail", "Key"}, "--metrics-detail \"Key\": must be Policy or Namespace"},
+		"no such address":  {[]string{"--policies", "../../config/samples", "--http-address", "256.0.0.1:1", "--grpc-address", "", "--operator-address", "", "--metrics-address", ""}, `--http-address "256.0.0.1:1": lookup`},
+		"no console":       {[]string{"--policies", ".", "--console", "--operator-address", ""}, "--console: needs --operator-address"},
+		"no operator port": {[]string{"--policies", ".", "--operator-address", "localhost"}, `--operator-address "localhost": must be host:port, such as 127.0.0.1:8083, or empty`},
+		"a port by name":   {[]string{"--policies", ".", "--operator-address", "localhost:weir"}, "must be host:port"},
+		"a large port":     {[]string{"--policies", ".", "--operator-address", "localhost:65536"}, "must be host:port"},
+		"all addresses":    {[]string{"--policies", ".", "--operator-address", ":8083"}, `--operator-address ":8083": beyond loopback it needs --tls-cert-file and --tls-key-file`},
+		"another address":  {[]string{"--policies", ".", "--operator-address", "192.0.2.1:8083"}, "beyond loopback"},
+		"another name":     {[]string{"--policies", ".", "--operator-address", "weir.example:8083"}, "beyond loopback"},
+		"an unknown flag":  {[]string{"--polices", "."}, "unknown flag: --polices"},
+		"an empty folder?": {[]string{"--policies", "../../docs/nowhere"}, "no such file or directory"},
 	} {
-		for _, port := range tc.ports {
-			t.Run(name+"/"+port, func(t *testing.T) {
-				g := NewWithT(t)
-				args := append(append([]string{}, tc.args...), offAddresses...)
-				output, err := exec.CommandContext(t.Context(), process.Weir(t), append(args, "--"+port+"-address", address)...).CombinedOutput()
-				g.Expect(err).To(MatchError("exit status 1"))
-				g.Expect(string(output)).To(HaveSuffix("weir: --" + port + "-address \"" + address + "\": address already in use\n"))
-				g.Expect(string(output)).NotTo(Or(ContainSubstring("Starting"), ContainSubstring("Redis is unavailable"), ContainSubstring("Waiting for")))
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			cmd := newStandaloneCommand()
+			cmd.SetArgs(tc.args)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(MatchError(ContainSubstring(tc.want)))
+		})
+	}
+}
+
+func TestStandaloneRejectsInvalidLocalFlags(t *testing.T) {
+	for _, tc := range []struct{ flag, want string }{
+		{"--local-keys=0", "--local-keys 0: must be at least 1"},
+		{"--slices=-1", "--slices -1: must not be negative"},
+		{"--replicas=0", "--replicas 0: must be 1..1000"},
+		{"--replicas=1001", "--replicas 1001: must be 1..1000"},
+	} {
+		cmd := newStandaloneCommand()
+		cmd.SetArgs([]string{"--policies", t.TempDir(), tc.flag})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(MatchError(ContainSubstring(tc.want)))
+	}
+}
+
+func TestSentinelFlagsAreValidated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no master": {[]string{"--redis-url", "redis-sentinel://h"}, "--redis-url: redis-sentinel://h: want the name of the master"},
+		"server name without TLS": {
+			[]string{"--redis-url", "redis-sentinel://h/m", "--redis-server-name", "n"}, "--redis-url: --redis-server-name needs rediss://",
+		},
+		"sentinel password without sentinels": {
+			[]string{"--redis-url", "redis://h", "--redis-sentinel-password-file", "main.go"},
+			"--redis-url: --redis-sentinel-password-file needs redis-sentinel://",
+		},
+		"server name without Redis": {[]string{"--redis-server-name", "n"}, "--redis-*-file, --redis-server-name: need --redis-url"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := newCommand()
+			cmd.SetArgs(append([]string{"standalone", "--policies", "../../config/samples"}, tc.args...))
+			NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(MatchError(ContainSubstring(tc.want)))
+		})
+	}
+}
+
+func TestStandaloneRejectsRedisFilesWithoutRedis(t *testing.T) {
+	cmd := newCommand()
+	cmd.SetArgs([]string{"standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt"})
+	NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(MatchError(ContainSubstring("need --redis-url")))
+}
+
+func TestManagerRejectsInvalidFlags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no Redis":            {nil, "--redis-url: is required"},
+		"nothing to do":       {[]string{"--redis-url", "redis://x", "--controllers=false", "--decisions=false"}, "at least one must be true"},
+		"an unknown tenancy":  {[]string{"--redis-url", "redis://x", "--tenancy", "Maybe"}, "--tenancy \"Maybe\": must be Namespace or Cluster"},
+		"both lists":          {[]string{"--redis-url", "redis://x", "--watch-namespaces", "a", "--exclude-namespaces", "b"}, "--watch-namespaces, --exclude-namespaces: choose one"},
+		"a namespace":         {[]string{"--redis-url", "redis://x", "--watch-namespaces", "a,B"}, `"B": a lowercase`},
+		"a budget of keys":    {[]string{"--redis-url", "redis://x", "--max-namespace-key-bytes", "-1"}, "--max-namespace-key-bytes -1: must not be negative"},
+		"a budget":            {[]string{"--redis-url", "redis://x", "--max-plan-bytes", "-1"}, "--max-plan-bytes -1: must not be negative"},
+		"an installation":     {[]string{"--redis-url", "redis://x", "--installation", "a/b"}, "--installation"},
+		"a replica":           {[]string{"--redis-url", "redis://x", "--replica", "a/b"}, "--replica"},
+		"a missing config":    {[]string{"--redis-url", "redis://x", "--kubeconfig", "/no/such/file"}, "--kubeconfig: stat /no/such/file"},
+		"a missing password":  {[]string{"--redis-url", "redis://x", "--controllers=false", "--redis-password-file", "/no/such/file"}, "open /no/such/file"},
+		"a bad URL":           {[]string{"--redis-url", "http://x", "--controllers=false"}, "--redis-url: scheme \"http\""},
+		"half a certificate":  {[]string{"--redis-url", "redis://x", "--webhook-cert-file", "x"}, "--webhook-cert-file: needs --webhook-key-file"},
+		"the other half":      {[]string{"--redis-url", "redis://x", "--webhook-key-file", "x"}, "--webhook-key-file: needs --webhook-cert-file"},
+		"no Secret":           {[]string{"--redis-url", "redis://x", "--webhook-secret", ""}, "--webhook-secret"},
+		"a deadline too long": {[]string{"--redis-url", "redis://x", "--lease-renew-deadline", "20s"}, "--lease-renew-deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := newManagerCommand()
+			cmd.SetArgs(tc.args)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(MatchError(ContainSubstring(tc.want)))
+		})
 	}
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
@@ -19,29 +20,14 @@ import (
 )
 
 // runSmokeTest runs weir smoke-test.
-func runSmokeTest(t *testing.T, args ...string) (string, error) {
-	t.Helper()
+func runSmokeTest(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
-	cmd := newSmokeTestCommand()
+	cmd := newSmokeTestCommand() //nolint:contextcheck // ExecuteContext passes it
 	cmd.SetOut(&out)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(t.Context())
+	err := cmd.ExecuteContext(ctx)
 	return out.String(), err
-}
-
-func TestSmokeTestPassesOnceACheckIsDenied(t *testing.T) {
-	g := NewWithT(t)
-	p := startStandalone(t, "--policies", "../../config/samples")
-	for range 2 { // each run has a key of its own
-		out, err := runSmokeTest(t, "--url", "http://"+p.http, "--policy", "shop/burst")
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(out).To(MatchRegexp(`^shop/burst allowed \d+ checks and denied the next one`))
-	}
-	_, err := runSmokeTest(t, "--url", "http://"+p.http, "--policy", "shop/nonesuch", "--timeout", "1s")
-	g.Expect(err).To(MatchError(And(ContainSubstring("the policy is not in force"), ContainSubstring("shop/nonesuch"))))
-	_, err = runSmokeTest(t, "--url", "http://"+testenv.FreeAddr(t), "--policy", "shop/burst", "--timeout", "1s")
-	g.Expect(err).To(MatchError(And(ContainSubstring("a NetworkPolicy may block this client"), ContainSubstring("refused"))))
 }
 
 // Only a check that Weir denied after it allowed others, from its counters, ends the test.
@@ -51,8 +37,8 @@ func TestSmokeTestReportsTheLastAnswer(t *testing.T) {
 		degraded string
 	}
 	for name, tc := range map[string]struct {
-		answers []given // the last one repeats
-		want    string  // empty: it passes
+		answers []given
+		want    string // empty: it passes
 	}{
 		"denied":                 {[]given{{200, ""}, {429, ""}}, ""},
 		"not at once":            {[]given{{404, ""}, {200, "open"}, {200, ""}, {429, "local"}, {200, ""}, {429, ""}}, ""},
@@ -65,20 +51,25 @@ func TestSmokeTestReportsTheLastAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			var asked atomic.Int64
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				got := tc.answers[min(int(asked.Add(1)), len(tc.answers))-1]
+				if int(asked.Add(1)) > len(tc.answers) {
+					cancel() // it has judged all answers
+				}
+				got := tc.answers[min(int(asked.Load()), len(tc.answers))-1]
 				if got.degraded != "" {
 					w.Header().Set("Weir-Degraded", got.degraded)
 				}
 				http.Error(w, "the body", got.status)
 			}))
 			defer server.Close()
-			_, err := runSmokeTest(t, "--url", server.URL, "--policy", "shop/login", "--timeout", "1s")
+			_, err := runSmokeTest(ctx, "--url", server.URL, "--policy", "shop/login", "--timeout", "1m")
 			if tc.want == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {
-				g.Expect(err).To(MatchError(And(ContainSubstring("no check of shop/login was denied within 1s"), ContainSubstring(tc.want))))
+				g.Expect(err).To(MatchError(And(ContainSubstring("no check of shop/login was denied within 1m0s"), ContainSubstring(tc.want))))
 			}
 		})
 	}
@@ -96,16 +87,27 @@ func TestSmokeTestOverTLS(t *testing.T) {
 	defer server.Close()
 	ca := filepath.Join(t.TempDir(), "tls.crt")
 	g.Expect(os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600)).To(Succeed())
-	args := []string{"--url", server.URL, "--policy", "shop/login", "--timeout", "1s"}
-	_, err := runSmokeTest(t, args...)
-	g.Expect(err).To(MatchError(ContainSubstring("unknown authority")))
-	_, err = runSmokeTest(t, append(args, "--ca-file", ca, "--server-name", "elsewhere.example")...)
-	g.Expect(err).To(MatchError(ContainSubstring("not elsewhere.example")))
-	_, err = runSmokeTest(t, append(args, "--ca-file", ca, "--server-name", "example.com")...)
-	g.Expect(err).NotTo(HaveOccurred())
+	// A run is repeated where the machine is so busy that a second passes before its first check.
+	run := func(args ...string) func() error {
+		return func() error {
+			_, err := runSmokeTest(t.Context(), append([]string{"--url", server.URL, "--policy", "shop/login", "--timeout", "1s"}, args...)...)
+			return err
+		}
+	}
+	g.Eventually(run(), "60s").Should(MatchError(ContainSubstring("unknown authority")))
+	g.Eventually(run("--ca-file", ca, "--server-name", "elsewhere.example"), "60s").Should(MatchError(ContainSubstring("not elsewhere.example")))
+	g.Expect(run("--ca-file", ca, "--server-name", "example.com", "--timeout", "1m")()).To(Succeed())
 
 	for flag, want := range map[string]string{"--ca-file": "has no certificate", "--cert-file": "--cert-file, --key-file:"} {
-		_, err = runSmokeTest(t, append(args, flag, os.DevNull)...)
-		g.Expect(err).To(MatchError(ContainSubstring(want)))
+		g.Expect(run(flag, os.DevNull)()).To(MatchError(ContainSubstring(want)))
 	}
+}
+
+// The error for a refused connection names the likely cause.
+func TestSmokeTestReportsARefusedConnection(t *testing.T) {
+	address := testenv.FreeAddr(t)
+	NewWithT(t).Eventually(func() error { // again where the machine is so busy that a second passes before the first check
+		_, err := runSmokeTest(t.Context(), "--url", "http://"+address, "--policy", "shop/burst", "--timeout", "1s")
+		return err
+	}, "60s").Should(MatchError(And(ContainSubstring("a NetworkPolicy may block this client"), ContainSubstring("refused"))))
 }

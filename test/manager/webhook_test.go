@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager_test
 
 import (
 	"crypto/tls"
@@ -26,6 +26,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/webhook"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // shownBy returns the serial number of the certificate that the address serves. It fails
@@ -65,17 +66,17 @@ func TestManagersShareTheWebhookCertificate(t *testing.T) {
 	g.Eventually(func() bool {
 		g.Expect(c.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
 		return pool.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle)
-	}, "20s").Should(BeTrue())
+	}).Should(BeTrue())
 	var serial string
-	g.Eventually(func() (err error) { serial, err = shownBy(first, pool)(); return err }, "20s").Should(Succeed())
-	g.Eventually(shownBy(second, pool), "20s").Should(Equal(serial))
+	g.Eventually(func() (err error) { serial, err = shownBy(first, pool)(); return err }).Should(Succeed())
+	g.Eventually(shownBy(second, pool)).Should(Equal(serial))
 }
 
 // Failures of the webhook do not affect policies and decisions.
 func TestManagerWorksWithoutItsWebhook(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", testenv.FreeAddr(t))
 	g.Expect(err).NotTo(HaveOccurred())
 	defer taken.Close()
 	user, err := c.api.Env.AddUser(envtest.User{Name: "weir"}, nil)
@@ -88,16 +89,16 @@ func TestManagerWorksWithoutItsWebhook(t *testing.T) {
 
 	p := c.manager("--kubeconfig", path, "--webhook-address", taken.Addr().String())
 	c.apply("p", 5)
-	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
-	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
-	g.Eventually(p.log.String, "10s").Should(And(
+	g.Eventually(p.Enforces("p")).Should(Equal(int64(5)))
+	g.Eventually(c.condition("p", v1alpha1.ConditionReady)).Should(Equal("True/Ready"))
+	g.Eventually(p.Log.String).Should(And(
 		ContainSubstring("Failed to serve the webhook"), ContainSubstring("address already in use"),
 		ContainSubstring("Failed to maintain the webhook certificate"),
 		ContainSubstring(`cannot get resource \"secrets\"`),
 	))
-	g.Expect(status(p, "/healthz")).To(Equal(200))
-	g.Expect(status(p, "/readyz")).To(Equal(200))
-	g.Expect(strings.Count(p.log.String(), "Failed to serve the webhook")).To(Equal(1), "it is logged once")
+	g.Expect(p.Status("/healthz")).To(Equal(200))
+	g.Expect(p.Status("/readyz")).To(Equal(200))
+	g.Expect(strings.Count(p.Log.String(), "Failed to serve the webhook")).To(Equal(1), "it is logged once")
 
 	// The webhook is served once the problems are gone.
 	g.Expect(taken.Close()).To(Succeed())
@@ -112,30 +113,38 @@ func TestManagerWorksWithoutItsWebhook(t *testing.T) {
 		}
 		_, err := shownBy(taken.Addr().String(), pool)()
 		return err
-	}, "30s").Should(Succeed())
+	}).Should(Succeed())
 	c.edit("p", 6)
-	g.Eventually(p.enforces("p"), "10s").Should(Equal(int64(6)))
+	g.Eventually(p.Enforces("p")).Should(Equal(int64(6)))
 }
 
 // The API server calls a stopping pod until the endpoints are updated.
 func TestManagerServesItsWebhookWhileItDrains(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
-	address := testenv.FreeAddr(t)
-	p := c.manager("--webhook-address", address, "--drain-delay", "3s")
-	pool := x509.NewCertPool()
-	shown := shownBy(address, pool)
-	g.Eventually(func() error {
-		if secret := c.secret(); secret != nil {
-			pool.AppendCertsFromPEM(secret.Data["ca.crt"])
-		}
-		_, err := shown()
-		return err
-	}, "20s").Should(Succeed())
-	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(Equal(http.StatusServiceUnavailable))
+	start := func(drainDelay string) (p *process.Running, shown func() (string, error)) {
+		address := testenv.FreeAddr(t)
+		p = c.manager("--webhook-address", address, "--drain-delay", drainDelay)
+		pool := x509.NewCertPool()
+		shown = shownBy(address, pool)
+		g.Eventually(func() error {
+			if secret := c.secret(); secret != nil {
+				pool.AppendCertsFromPEM(secret.Data["ca.crt"])
+			}
+			_, err := shown()
+			return err
+		}).Should(Succeed())
+		return p, shown
+	}
+	draining, shown := start("1h")
+	draining.Signal(t, syscall.SIGTERM)
+	g.Eventually(func() int { return draining.Status("/readyz") }).Should(Equal(http.StatusServiceUnavailable))
 	g.Consistently(func() error { _, err := shown(); return err }, "1s", "50ms").Should(Succeed())
-	g.Expect(p.cmd.Wait()).To(Succeed())
+	draining.Kill(t)
+
+	drained, _ := start("300ms")
+	drained.Signal(t, syscall.SIGTERM)
+	g.Expect(drained.Cmd.Wait()).To(Succeed())
 }
 
 // grantButSecrets binds the permissions of the manifests except those on Secrets to the
@@ -183,10 +192,10 @@ func TestWebhookCertificateFiles(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	p := c.manager("--webhook-address", address, "--webhook-cert-file", certFile, "--webhook-key-file", keyFile)
 	c.apply("p", 5)
-	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
-	g.Eventually(p.log.String, "20s").Should(ContainSubstring("Waiting for the webhook certificate files"))
+	g.Eventually(p.Enforces("p")).Should(Equal(int64(5)))
+	g.Eventually(p.Log.String).Should(ContainSubstring("Waiting for the webhook certificate files"))
 	shown := shownBy(address, authority.Pool())
-	g.Eventually(func() error { _, err := shown(); return err }, "20s").
+	g.Eventually(func() error { _, err := shown(); return err }).
 		Should(MatchError(ContainSubstring("internal error")), "the port is open but has no certificate")
 
 	previous := ""
@@ -194,7 +203,7 @@ func TestWebhookCertificateFiles(t *testing.T) {
 		cert, key := authority.Issue(t, "webhook", "weir-webhook.default.svc")
 		g.Expect(os.WriteFile(certFile, cert, 0o600)).To(Succeed())
 		g.Expect(os.WriteFile(keyFile, key, 0o600)).To(Succeed())
-		g.Eventually(shown, "10s").ShouldNot(Or(BeEmpty(), Equal(previous)))
+		g.Eventually(shown).ShouldNot(Or(BeEmpty(), Equal(previous)))
 		previous, _ = shown()
 	}
 	g.Expect(c.secret()).To(BeNil())

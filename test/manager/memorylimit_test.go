@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager_test
 
 import (
 	"errors"
@@ -13,33 +13,42 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
-// memoryOfPods is the memory limit of the chart, in bytes.
-const memoryOfPods = 512 << 20
+const (
+	// memoryOfPods is the memory limit of the chart, in bytes.
+	memoryOfPods = 512 << 20
+	// memoryRatio is the share of it that the Go runtime of Weir may use.
+	memoryRatio = 0.9
+)
 
 // cgroupName begins the names of the cgroups.
 const cgroupName = "weir-test-"
 
-// inPod runs the command with the memory limit of the chart: in a cgroup, which Weir reads as in a pod, or, where this
+// inPod returns a change that runs a command with the memory limit of the chart: in a cgroup, which Weir reads as in a pod, or, where this
 // process cannot create one, with the variable GOMEMLIMIT.
-func inPod(tb testing.TB, cmd *exec.Cmd) {
+func inPod(tb testing.TB) func(*exec.Cmd) {
 	tb.Helper()
 	dir, err := newCgroup(tb, memoryOfPods)
 	if err != nil {
 		tb.Logf("GOMEMLIMIT instead of a cgroup: %v", err)
-		cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%.0f", memoryOfPods*memoryRatio))
-		return
+		return func(cmd *exec.Cmd) {
+			cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%.0f", memoryOfPods*memoryRatio))
+		}
 	}
-	enter := []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs"), cmd.Path}
-	cmd.Args = slices.Concat(enter, cmd.Args[1:])
-	cmd.Path = "/bin/sh"
+	return func(cmd *exec.Cmd) {
+		enter := []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs"), cmd.Path}
+		cmd.Args = slices.Concat(enter, cmd.Args[1:])
+		cmd.Path = "/bin/sh"
+	}
 }
 
 // podMemory returns the largest memory of the cgroup of the process, in bytes: what the limit of a pod counts. It is
 // 0 without a cgroup.
-func (p *weirProcess) podMemory() int {
-	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.cmd.Process.Pid))
+func podMemory(p *process.Running) int {
+	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.Cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}

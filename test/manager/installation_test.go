@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager_test
 
 import (
 	"os"
@@ -20,12 +20,12 @@ import (
 // Without flags, the UID of the Lease's Namespace distinguishes clusters on one Redis.
 func TestClustersOnOneRedis(t *testing.T) {
 	g := NewWithT(t)
-	ours, theirs := startCluster(t), startCluster(t)
+	ours, theirs := startCluster(t), startOwnCluster(t)
 	theirs.redis = ours.redis
 	ours.apply("p", 5)
 	theirs.apply("p", 9)
 	p := ours.manager()
-	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
+	g.Eventually(p.Enforces("p")).Should(Equal(int64(5)))
 	namespace := &corev1.Namespace{}
 	g.Expect(ours.client.Get(t.Context(), client.ObjectKey{Name: "default"}, namespace)).To(Succeed())
 	rdb := ours.redisClient()
@@ -35,15 +35,15 @@ func TestClustersOnOneRedis(t *testing.T) {
 	// turn out to belong to another cluster.
 	theirs.api.Stop()
 	q := theirs.manager("--controllers=false")
-	g.Eventually(q.enforces("p"), "20s").Should(Equal(int64(5)))
-	g.Expect(q.get("/readyz")).To(ContainSubstring("ok"))
+	g.Eventually(q.Enforces("p")).Should(Equal(int64(5)))
+	g.Expect(q.Get("/readyz")).To(ContainSubstring("ok"))
 	theirs.api.Start()
-	g.Eventually(func() string { return q.get("/readyz") }, "20s").Should(ContainSubstring("the plans belong to installation"))
+	g.Eventually(func() string { return q.Get("/readyz") }).Should(ContainSubstring("the plans belong to installation"))
 
 	theirs.manager()
-	g.Eventually(theirs.condition("p", v1alpha1.ConditionProgrammed), "20s").Should(Equal("False/RegistryOwnedElsewhere"))
-	g.Expect(p.threshold("p")).To(Equal(int64(5)))
-	g.Eventually(ours.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
+	g.Eventually(theirs.condition("p", v1alpha1.ConditionProgrammed)).Should(Equal("False/RegistryOwnedElsewhere"))
+	g.Expect(p.Enforces("p")()).To(Equal(int64(5)))
+	g.Eventually(ours.condition("p", v1alpha1.ConditionReady)).Should(Equal("True/Ready"))
 }
 
 func (c *cluster) redisClient() *redis.Client {
@@ -59,18 +59,18 @@ func TestInstallationIsRenamed(t *testing.T) {
 	c := startCluster(t)
 	c.apply("p", 5)
 	before := c.manager("--installation", "weir")
-	g.Eventually(before.enforces("p"), "20s").Should(Equal(int64(5)))
+	g.Eventually(before.Enforces("p")).Should(Equal(int64(5)))
 	after := c.manager("--installation-was", "weir")
-	g.Eventually(after.enforces("p"), "20s").Should(Equal(int64(5)), "the former name still owns the registry")
+	g.Eventually(after.Enforces("p")).Should(Equal(int64(5)), "the former name still owns the registry")
 	c.edit("p", 6)
-	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
-	g.Expect([]int64{before.threshold("p"), after.threshold("p")}).To(Equal([]int64{6, 6}))
+	g.Eventually(c.condition("p", v1alpha1.ConditionReady)).Should(Equal("True/Ready"))
+	g.Expect([]int64{before.Enforces("p")(), after.Enforces("p")()}).To(Equal([]int64{6, 6}))
 
-	g.Expect(before.cmd.Process.Signal(os.Interrupt)).To(Succeed())
+	g.Expect(before.Cmd.Process.Signal(os.Interrupt)).To(Succeed())
 	rdb := c.redisClient()
-	g.Eventually(func() string { return rdb.HGet(t.Context(), testenv.PlansKey(plan.Version)+":meta", "epoch").Val() }, "20s").
+	g.Eventually(func() string { return rdb.HGet(t.Context(), testenv.PlansKey(plan.Version)+":meta", "epoch").Val() }).
 		Should(And(Not(BeEmpty()), Not(HavePrefix("weir/"))))
 	c.edit("p", 7)
-	g.Eventually(after.enforces("p"), "10s").Should(Equal(int64(7)))
-	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
+	g.Eventually(after.Enforces("p")).Should(Equal(int64(7)))
+	g.Eventually(c.condition("p", v1alpha1.ConditionReady)).Should(Equal("True/Ready"))
 }

@@ -1,14 +1,11 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/webhook"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
@@ -67,7 +65,7 @@ type memoryByRole map[string]residentMemory
 func measureKeys(b *testing.B, keys, objects int) map[string]memoryByRole {
 	b.Helper()
 	g := NewWithT(b)
-	c := startCluster(b)
+	c := startOwnCluster(b)
 	c.create(testpolicy.Make("shop/tiers").Key(testpolicy.DescriptorPart("tenant")).
 		Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1h").
 		Override(v1alpha1.Override{Name: "gold", Groups: []string{"gold"}, Limits: []v1alpha1.LimitOverride{{Name: "burst", Threshold: new(int64(500))}}}).Obj())
@@ -79,14 +77,14 @@ func measureKeys(b *testing.B, keys, objects int) map[string]memoryByRole {
 	took, key := c.timeKeyEdits(b, all)
 	memory["import"] = c.memoryOf(b, all)
 	for _, p := range all {
-		g.Expect(p.cmd.Process.Kill()).To(Succeed())
+		p.Kill(b)
 	}
 
 	began := time.Now()
 	all = start()
 	awaitKey(g, all, key)
 	restarted := time.Since(began)
-	g.Eventually(c.leader(all), "30s").ShouldNot(BeNil())
+	g.Eventually(c.leader(all)).ShouldNot(BeNil())
 	c.timeKeyEdits(b, all)
 	memory["start"] = c.memoryOf(b, all)
 	if keys == keysAtScale {
@@ -102,7 +100,7 @@ func measureKeys(b *testing.B, keys, objects int) map[string]memoryByRole {
 
 // importKeys imports the keys with the plugin and waits until all processes decide by them. It returns by unit how long this
 // took, and the CPU times.
-func (c *cluster) importKeys(b *testing.B, all []*weirProcess, keys, objects int) map[string]time.Duration {
+func (c *cluster) importKeys(b *testing.B, all []*process.Running, keys, objects int) map[string]time.Duration {
 	b.Helper()
 	g := NewWithT(b)
 	file, list := filepath.Join(b.TempDir(), "keys.txt"), strings.Builder{}
@@ -110,18 +108,15 @@ func (c *cluster) importKeys(b *testing.B, all []*weirProcess, keys, objects int
 		_, _ = fmt.Fprintln(&list, tenantKey(i))
 	}
 	g.Expect(os.WriteFile(file, []byte(list.String()), 0o600)).To(Succeed())
-	plugin := filepath.Join(b.TempDir(), "kubectl-weir")
-	output, err := exec.Command("go", "build", "-o", plugin, "../kubectl-weir").CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), string(output))
-	importing := exec.Command(plugin, "groups", "import", file, "--group", "gold", "--shards", strconv.Itoa(objects),
+	importing := testenv.Command(process.Plugin(b), "groups", "import", file, "--group", "gold", "--shards", strconv.Itoa(objects),
 		"-n", "shop", "--kubeconfig", c.kubeconfig)
 	pids := make([]int, len(all))
 	for i, p := range all {
-		pids[i] = p.cmd.Process.Pid
+		pids[i] = p.Cmd.Process.Pid
 	}
 
 	began, ofProcesses, ofAPIServer := time.Now(), testenv.CPUTime(b, pids...), c.apiServerCPUTime(g)
-	output, err = importing.CombinedOutput()
+	output, err := importing.CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(output))
 	awaitKey(g, all, tenantKey(keys-1))
 	return map[string]time.Duration{
@@ -142,7 +137,7 @@ func tenantKey(i int) string { return fmt.Sprintf("tenant-%013d", i) }
 
 // withReviews makes the API server ask the webhook of one process. It returns what starts the processes: that one, two
 // more with both halves, and one that only decides.
-func (c *cluster) withReviews() (start func() []*weirProcess) {
+func (c *cluster) withReviews() (start func() []*process.Running) {
 	c.tb.Helper()
 	g := NewWithT(c.tb)
 	authority, address, dir := testenv.NewAuthority(c.tb), testenv.FreeAddr(c.tb), c.tb.TempDir()
@@ -157,51 +152,39 @@ func (c *cluster) withReviews() (start func() []*weirProcess) {
 		w.URL, w.CABundle, w.Service = new("https://"+address+*w.Service.Path), authority.PEM, nil
 	}
 	c.create(configuration)
-	return func() []*weirProcess {
-		all := []*weirProcess{c.manager("--webhook-address", address, "--webhook-cert-file", certFile, "--webhook-key-file", keyFile), c.manager(), c.manager(), c.manager("--controllers=false")}
-		g.Eventually(c.leader(all), "30s").ShouldNot(BeNil())
+	return func() []*process.Running {
+		reviews := []string{"--webhook-address", address, "--webhook-cert-file", certFile, "--webhook-key-file", keyFile}
+		all := []*process.Running{
+			c.manager(append(reviews, shortLease...)...), c.manager(shortLease...), c.manager(shortLease...), c.manager("--controllers=false"),
+		}
+		g.Eventually(c.leader(all)).ShouldNot(BeNil())
 		return all
 	}
 }
 
-// thresholdFor returns the threshold of the policy shop/tiers for the tenant; 0 without a response.
-func (p *weirProcess) thresholdFor(tenant string) int64 {
-	response, err := http.Post("http://"+p.http+"/v1/check", "application/json",
-		strings.NewReader(`{"policies":["shop/tiers"],"key":"`+tenant+`","peek":true}`))
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = response.Body.Close() }()
-	var answer struct{ Limits []struct{ Threshold int64 } }
-	if json.NewDecoder(response.Body).Decode(&answer) != nil || len(answer.Limits) == 0 {
-		return 0
-	}
-	return answer.Limits[0].Threshold
-}
-
 // awaitKey waits until all processes find the key in the group.
-func awaitKey(g *WithT, all []*weirProcess, key string) {
+func awaitKey(g *WithT, all []*process.Running, key string) {
 	for _, p := range all {
-		g.Eventually(func() int64 { return p.thresholdFor(key) }, "60s", "5ms").Should(Equal(int64(500)))
+		g.Eventually(func() int64 { return p.Threshold("tiers", key) }, process.Patience, "5ms").Should(Equal(int64(500)))
 	}
 }
 
 // timeKeyEdits replaces the first key of one object after the other. It returns the sorted times until all processes
 // decided by the new key, and the last of these keys.
-func (c *cluster) timeKeyEdits(b *testing.B, all []*weirProcess) (took []time.Duration, key string) {
+func (c *cluster) timeKeyEdits(b *testing.B, all []*process.Running) (took []time.Duration, key string) {
 	b.Helper()
 	g := NewWithT(b)
 	groups := &v1alpha1.RateLimitKeyGroupList{}
 	g.Expect(c.client.List(b.Context(), groups, client.InNamespace("shop"))).To(Succeed())
 	for i := range keyEdits {
 		group := &groups.Items[i%len(groups.Items)]
-		key = fmt.Sprintf("edited-%d-%d", all[0].cmd.Process.Pid, i)
+		key = fmt.Sprintf("edited-%d-%d", all[0].Cmd.Process.Pid, i)
 		patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/keys/0","value":%q}]`, key)
 		g.Expect(c.client.Patch(b.Context(), group, client.RawPatch(types.JSONPatchType, []byte(patch)))).To(Succeed())
 		start := time.Now()
 		for _, p := range all {
-			for p.thresholdFor(key) != 500 {
-				if time.Since(start) > 10*time.Second {
+			for p.Threshold("tiers", key) != 500 {
+				if time.Since(start) > process.Patience {
 					b.Fatalf("%s is not enforced", key)
 				}
 			}
@@ -213,13 +196,13 @@ func (c *cluster) timeKeyEdits(b *testing.B, all []*weirProcess) (took []time.Du
 }
 
 // memoryOf lets each process decide, and returns the memory by role.
-func (c *cluster) memoryOf(b *testing.B, all []*weirProcess) memoryByRole {
+func (c *cluster) memoryOf(b *testing.B, all []*process.Running) memoryByRole {
 	b.Helper()
 	g := NewWithT(b)
 	leader, roles := c.leader(all)(), memoryByRole{}
 	for i, p := range all {
 		for j := range checksAtScale {
-			g.Expect(p.thresholdFor(tenantKey(j))).NotTo(BeZero())
+			g.Expect(p.Threshold("tiers", tenantKey(j))).NotTo(BeZero())
 		}
 		role := "follower"
 		switch {
@@ -229,7 +212,7 @@ func (c *cluster) memoryOf(b *testing.B, all []*weirProcess) memoryByRole {
 			role = "decisions"
 		}
 		was := roles[role]
-		roles[role] = residentMemory{max(was.peak, p.memory(g, "VmHWM")), max(was.now, p.memory(g, "VmRSS"))}
+		roles[role] = residentMemory{max(was.peak, memory(g, p, "VmHWM")), max(was.now, memory(g, p, "VmRSS"))}
 	}
 	return roles
 }

@@ -1,15 +1,13 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package process_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // callPolicies limit the calls at once of a user and of a team.
@@ -39,16 +38,10 @@ spec:
 `
 
 // post returns the status and the member "reservation" of the answer.
-func (p *weirProcess) post(path, body string) (status int, reservation string, err error) {
-	response, err := http.Post("http://"+p.http+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	var answer struct {
-		Reservation string `json:"reservation"`
-	}
-	return response.StatusCode, answer.Reservation, json.NewDecoder(response.Body).Decode(&answer)
+func post(p *process.Running, path, body string) (status int, reservation string, err error) {
+	var answer struct{ Reservation string }
+	status, _, err = p.Post(path, body, &answer)
+	return status, answer.Reservation, err
 }
 
 // Callers of two processes that share a Redis, or of one with counters in memory, never make more
@@ -58,8 +51,8 @@ func TestConcurrencyIsExactAcrossProcesses(t *testing.T) {
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "calls.yaml"), []byte(callPolicies), 0o600)).To(Succeed())
 	t.Run("Redis", func(t *testing.T) {
 		url := testenv.StartRedis(t).URL
-		first := startStandalone(t, "--policies", dir, "--redis-url", url, "--store-timeout", "5s")
-		second := startStandalone(t, "--policies", dir, "--redis-url", url, "--store-timeout", "5s")
+		first := startStandalone(t, "--policies", dir, "--redis-url", url, "--store-timeout", "60s")
+		second := startStandalone(t, "--policies", dir, "--redis-url", url, "--store-timeout", "60s")
 		testCallsAtOnce(t, first, second)
 	})
 	t.Run("memory", func(t *testing.T) { testCallsAtOnce(t, startStandalone(t, "--policies", dir)) })
@@ -75,7 +68,7 @@ func (g *gauge) add() {
 	}
 }
 
-func testCallsAtOnce(t *testing.T, processes ...*weirProcess) {
+func testCallsAtOnce(t *testing.T, processes ...*process.Running) {
 	t.Helper()
 	const callers, rounds = 12, 30
 	var users [2]gauge
@@ -83,7 +76,7 @@ func testCallsAtOnce(t *testing.T, processes ...*weirProcess) {
 	var denied atomic.Int64
 	call := func(caller, round int) error {
 		p, user := processes[(caller+round)%len(processes)], caller%2
-		status, reservation, err := p.post("/v1/reserve", fmt.Sprintf(`{"policies": ["a/user", "a/team"],
+		status, reservation, err := post(p, "/v1/reserve", fmt.Sprintf(`{"policies": ["a/user", "a/team"],
 			"attributes": {"principal": "user-%d", "headers": {"x-team": "red"}}}`, user))
 		if err != nil || status == http.StatusTooManyRequests {
 			denied.Add(1)
@@ -94,12 +87,12 @@ func testCallsAtOnce(t *testing.T, processes ...*weirProcess) {
 		}
 		users[user].add()
 		team.add()
-		if _, _, err := processes[round%len(processes)].post("/v1/renew", fmt.Sprintf(`{"reservation": %q, "ttl": "1m"}`, reservation)); err != nil {
+		if _, _, err := post(processes[round%len(processes)], "/v1/renew", fmt.Sprintf(`{"reservation": %q, "ttl": "1m"}`, reservation)); err != nil {
 			return err
 		}
 		users[user].open.Add(-1)
 		team.open.Add(-1)
-		status, _, err = processes[round%len(processes)].post("/v1/commit", fmt.Sprintf(`{"reservation": %q, "cost": 1}`, reservation))
+		status, _, err = post(processes[round%len(processes)], "/v1/commit", fmt.Sprintf(`{"reservation": %q, "cost": 1}`, reservation))
 		if status != http.StatusOK {
 			return fmt.Errorf("commit: status %d: %w", status, err)
 		}
@@ -125,7 +118,7 @@ func testCallsAtOnce(t *testing.T, processes ...*weirProcess) {
 	g.Expect(team.most.Load()).To(BeNumerically("<=", 5))
 	g.Expect(denied.Load()).To(BeNumerically(">", 0), "callers compete")
 	for range 3 {
-		status, _, err := processes[0].post("/v1/reserve", `{"policies": ["a/user", "a/team"],
+		status, _, err := post(processes[0], "/v1/reserve", `{"policies": ["a/user", "a/team"],
 			"attributes": {"principal": "user-0", "headers": {"x-team": "red"}}}`)
 		g.Expect(status, err).To(Equal(http.StatusOK), "every unit is free again")
 	}
@@ -136,7 +129,7 @@ func TestSampleOfCallsAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	p := startStandalone(t, "--policies", "../../config/samples")
 	reserve := func() (int, string) {
-		status, reservation, err := p.post("/v1/reserve", `{"policies": ["shop/llm-calls", "shop/team-calls", "shop/llm-tokens"],
+		status, reservation, err := post(p, "/v1/reserve", `{"policies": ["shop/llm-calls", "shop/team-calls", "shop/llm-tokens"],
 			"attributes": {"principal": "user-42", "headers": {"x-team": "red"}},
 			"costs": {"shop/llm-calls": 1, "shop/team-calls": 1, "shop/llm-tokens": 4000}}`)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -149,7 +142,7 @@ func TestSampleOfCallsAtOnce(t *testing.T) {
 	}
 	status, _ := reserve()
 	g.Expect(status).To(Equal(http.StatusTooManyRequests), "four are in flight")
-	status, _, err := p.post("/v1/commit", fmt.Sprintf(`{"reservation": %q,
+	status, _, err := post(p, "/v1/commit", fmt.Sprintf(`{"reservation": %q,
 		"costs": {"shop/llm-calls": 1, "shop/team-calls": 1, "shop/llm-tokens": 2718}}`, first))
 	g.Expect(status, err).To(Equal(http.StatusOK))
 	status, _ = reserve()

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package process_test
 
 import (
 	"encoding/json"
@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // slicedQuota is the quota of each policy with slices.
@@ -66,9 +67,9 @@ type slicedAnswer struct {
 }
 
 // check makes one check of the policies and counts the admission for each.
-func (c *slicedCallers) check(p *weirProcess, key string, peek bool, policies ...string) (answer slicedAnswer) {
+func (c *slicedCallers) check(p *process.Running, key string, peek bool, policies ...string) (answer slicedAnswer) {
 	body := fmt.Sprintf(`{"policies": ["a/%s"], "key": %q, "peek": %t}`, strings.Join(policies, `", "a/`), key, peek)
-	response, err := c.client.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body))
+	response, err := c.client.Post("http://"+p.HTTP+"/v1/check", "application/json", strings.NewReader(body))
 	if err != nil {
 		c.t.Error(err)
 		return answer
@@ -95,7 +96,7 @@ func (c *slicedCallers) check(p *weirProcess, key string, peek bool, policies ..
 }
 
 // run makes the checks from a number of callers at once. Each caller calls one process, for all chains in turn.
-func (c *slicedCallers) run(processes []*weirProcess, key string, callers, checks int) {
+func (c *slicedCallers) run(processes []*process.Running, key string, callers, checks int) {
 	var wait sync.WaitGroup
 	for caller := range callers {
 		wait.Go(func() {
@@ -119,27 +120,38 @@ func TestSlicesAreExactAcrossProcesses(t *testing.T) {
 	}
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "sliced.yaml"), []byte(policies.String()), 0o600)).To(Succeed())
 	url := testenv.StartRedis(t).URL
-	var processes []*weirProcess
+	var processes []*process.Running
 	for n := 1; n <= 4; n++ {
-		processes = append(processes, startStandalone(t, "--policies", dir, "--redis-url", url, "--store-timeout", "20s"))
+		processes = append(processes, startStandalone(t, "--policies", dir, "--redis-url", url, "--store-timeout", "60s"))
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			g, c, key := NewWithT(t), newSlicedCallers(t, callers), fmt.Sprint("key-", n)
-			c.run(processes, key, callers, checks)
-			t.Logf("%v admitted, %d checks from slices, %d of them chains", c.admitted, c.fromSlices.Load(), c.ofChains.Load())
-			g.Expect(c.fromSlices.Load()).To(BeNumerically(">", checks/100))
-			for policy := range slicedLimits {
-				peek := func() slicedAnswer { return c.check(processes[0], key, true, policy) }
-				g.Eventually(func() int64 { return peek().Limits[0].Held }, "20s", "20ms").Should(BeZero(), "all slices are returned")
-				used := peek().Limits[0].Used
-				g.Expect(c.admitted[policy]).To(BeNumerically("<=", slicedQuota), policy)
-				g.Expect(used).To(BeNumerically(">=", c.admitted[policy]), policy)
-				lost := used - c.admitted[policy] // in slices that were returned too late
-				g.Eventually(func() int64 {       // these checks may take slices again, which deny some of them early
-					for c.check(processes[0], key, false, policy).Allowed {
-					}
-					return c.admitted[policy]
-				}, "20s", "20ms").Should(Equal(slicedQuota-lost), policy)
+			// A key is hot at a rate that a busy machine may not reach in each attempt.
+			for attempt, fromSlices := 0, int64(0); fromSlices <= checks/100; attempt++ {
+				NewWithT(t).Expect(attempt).To(BeNumerically("<", 20), "hardly any check is decided from slices")
+				fromSlices = testSlices(t, processes, fmt.Sprintf("key-%d-%d", n, attempt), callers, checks)
 			}
 		})
 	}
+}
+
+// testSlices makes the checks of a new key, and returns how many were decided from slices.
+func testSlices(t *testing.T, processes []*process.Running, key string, callers, checks int) (fromSlices int64) {
+	t.Helper()
+	g, c := NewWithT(t), newSlicedCallers(t, callers)
+	c.run(processes, key, callers, checks)
+	fromSlices = c.fromSlices.Load()
+	t.Logf("%v admitted, %d checks from slices, %d of them chains", c.admitted, fromSlices, c.ofChains.Load())
+	for policy := range slicedLimits {
+		peek := func() slicedAnswer { return c.check(processes[0], key, true, policy) }
+		g.Eventually(func() int64 { return peek().Limits[0].Held }, process.Patience, "20ms").Should(BeZero(), "all slices are returned")
+		used := peek().Limits[0].Used
+		g.Expect(c.admitted[policy]).To(BeNumerically("<=", slicedQuota), policy)
+		g.Expect(used).To(BeNumerically(">=", c.admitted[policy]), policy)
+		lost := used - c.admitted[policy] // in slices that were returned too late
+		g.Eventually(func() int64 {       // these checks may take slices again, which deny some of them early
+			for c.check(processes[0], key, false, policy).Allowed {
+			}
+			return c.admitted[policy]
+		}, process.Patience, "20ms").Should(Equal(slicedQuota-lost), policy)
+	}
+	return fromSlices
 }

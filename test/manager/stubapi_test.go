@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager_test
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // stubPatchDelay is the time of one status patch on the stub.
@@ -47,17 +47,17 @@ func BenchmarkStatusWrites(b *testing.B) {
 	stub := startStubAPI(b, policies)
 	c := &cluster{tb: b, redis: testenv.StartRedis(b), kubeconfig: stub.kubeconfig}
 	p := c.manager("--max-namespace-policies", "0") // they share one Namespace
-	g.Eventually(p.policies, "15s", "100ms").Should(Equal(policies))
-	g.Eventually(stub.patches, "120s", "100ms").Should(BeNumerically(">=", policies))
+	g.Eventually(func() int { return policiesOf(p) }, process.Patience, "100ms").Should(Equal(policies))
+	g.Eventually(stub.patches, process.Patience, "100ms").Should(BeNumerically(">=", policies))
 	var ratios []float64
 	for b.Loop() {
 		stub.awaitQuiet()
-		quiet := p.latencies(b, func() bool { return true }, 3000)
+		quiet := latencies(b, p, func() bool { return true }, 3000)
 		before := stub.patches()
 		stub.touch()
-		g.Eventually(stub.patches, "20s", "1ms").Should(BeNumerically(">", before+50))
+		g.Eventually(stub.patches, process.Patience, "1ms").Should(BeNumerically(">", before+50))
 		start := time.Now()
-		during := p.latencies(b, func() bool { return stub.patches() < before+policies }, 1<<20)
+		during := latencies(b, p, func() bool { return stub.patches() < before+policies }, 1<<20)
 		b.ReportMetric((policies-50)/time.Since(start).Seconds(), "patches/s")
 		stub.awaitQuiet()
 		b.ReportMetric(float64(stub.patches()-before)/policies, "patches/policy")
@@ -71,7 +71,7 @@ func BenchmarkStatusWrites(b *testing.B) {
 
 // latencies sends 500 checks a second, at most n and while the condition holds, and returns the
 // 99th percentile of their times.
-func (p *weirProcess) latencies(b *testing.B, while func() bool, n int) time.Duration {
+func latencies(b *testing.B, p *process.Running, while func() bool, n int) time.Duration {
 	b.Helper()
 	every := time.NewTicker(2 * time.Millisecond)
 	defer every.Stop()
@@ -79,7 +79,7 @@ func (p *weirProcess) latencies(b *testing.B, while func() bool, n int) time.Dur
 	for len(took) < n && (len(took)%100 > 0 || while()) {
 		<-every.C
 		start := time.Now()
-		if _, _, err := p.check(`{"policies":["shop/p1"],"key":"k","peek":true}`); err != nil {
+		if _, _, err := p.Check(`{"policies":["shop/p1"],"key":"k","peek":true}`); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, time.Since(start))
@@ -97,7 +97,7 @@ type stubProcess struct {
 
 func startStubAPI(tb testing.TB, policies int) *stubProcess {
 	tb.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := testenv.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", stubPolicies, policies))
 	output, err := cmd.StdoutPipe()
 	if err != nil {

@@ -1,40 +1,20 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package process_test
 
 import (
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
-
-// operator sends a call on the state of keys and returns the status and the body.
-func (p *weirProcess) operator(token, method, target, body string) (int, string) {
-	request, err := http.NewRequest(method, "http://"+p.http+target, strings.NewReader(body))
-	if err != nil {
-		return 0, err.Error()
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return response.StatusCode, string(text)
-}
 
 func TestAdminTokenFile(t *testing.T) {
 	g := NewWithT(t)
@@ -44,12 +24,12 @@ func TestAdminTokenFile(t *testing.T) {
 	p := startStandalone(t, "--policies", "../../config/samples", "--admin-token-file", token)
 	expect := func(token, method, target, body string, wantStatus int, want string) {
 		t.Helper()
-		status, text := p.operator(token, method, target, body)
+		status, text := p.Operator(token, method, target, body)
 		g.Expect(status).To(Equal(wantStatus), text)
 		g.Expect(text).To(ContainSubstring(want))
 	}
 	check := func() int {
-		status, _, err := p.check(`{"policies":["shop/burst"],"key":"mallory-key"}`)
+		status, _, err := p.Check(`{"policies":["shop/burst"],"key":"mallory-key"}`)
 		g.Expect(err).NotTo(HaveOccurred())
 		return status
 	}
@@ -70,7 +50,7 @@ func TestAdminTokenFile(t *testing.T) {
 	expect("second-token", "GET", inspect, "", 503, "Unavailable")
 	g.Expect(check()).To(Equal(http.StatusOK))
 
-	log := p.log.String()
+	log := p.Log.String()
 	g.Expect(log).To(ContainSubstring(`"msg":"Unblocked a key"`))
 	g.Expect(log).NotTo(Or(ContainSubstring("mallory-key"), ContainSubstring("first-token"),
 		ContainSubstring("second-token")))
@@ -87,21 +67,21 @@ func TestOperatorAddress(t *testing.T) {
 		return path
 	}
 	cert, key := authority.Issue(t, "weir", "127.0.0.1")
-	port := &weirProcess{http: testenv.FreeAddr(t)}
+	port := &process.Running{HTTP: testenv.FreeAddr(t)}
 	startStandalone(t, "--policies", "../../config/samples", "--admin-token-file", file("token", "secret"),
 		"--tls-cert-file", file("tls.crt", string(cert)), "--tls-key-file", file("tls.key", string(key)),
-		"--client-ca-file", file("ca.crt", string(authority.PEM)), "--operator-address", port.http)
+		"--client-ca-file", file("ca.crt", string(authority.PEM)), "--operator-address", port.HTTP)
 	var status int
 	var text string
 	g.Eventually(func() int {
-		status, text = port.operator("secret", "GET", "/v1/state?policy=shop/burst&key=192.0.2.1", "")
+		status, text = port.Operator("secret", "GET", "/v1/state?policy=shop/burst&key=192.0.2.1", "")
 		return status
-	}, "10s").Should(Equal(http.StatusOK), text)
-	status, text = port.operator("secret", "POST", "/v1/block", `{"policy":"shop/burst","key":"192.0.2.1","duration":"10m"}`)
+	}).Should(Equal(http.StatusOK), text)
+	status, text = port.Operator("secret", "POST", "/v1/block", `{"policy":"shop/burst","key":"192.0.2.1","duration":"10m"}`)
 	g.Expect(status).To(Equal(http.StatusOK), text)
-	status, text = port.operator("secret", "GET", "/v1/policies", "")
+	status, text = port.Operator("secret", "GET", "/v1/policies", "")
 	g.Expect(status).To(Equal(http.StatusOK), text)
-	status, text = port.operator("secret", "POST", "/v1/check", `{"policies":["shop/burst"],"key":"k"}`)
+	status, text = port.Operator("secret", "POST", "/v1/check", `{"policies":["shop/burst"],"key":"k"}`)
 	g.Expect(status).To(Equal(http.StatusNotFound), text)
 }
 
@@ -113,7 +93,7 @@ func TestExplainWithAdminTokenFile(t *testing.T) {
 	p := startStandalone(t, "--policies", "../../config/samples", "--admin-token-file", token)
 	explain := func(path string) string {
 		t.Helper()
-		status, text := p.operator("admin-token", "POST", "/v1/explain", `{"attributes": {"method": "POST", "host": "shop.example",
+		status, text := p.Operator("admin-token", "POST", "/v1/explain", `{"attributes": {"method": "POST", "host": "shop.example",
 			"path": "`+path+`", "headers": {"x-account": "dave"}, "remoteAddress": "192.0.2.1"}}`)
 		g.Expect(status).To(Equal(http.StatusOK), text)
 		return text
@@ -137,25 +117,33 @@ func TestExplainWithAdminTokenFile(t *testing.T) {
 func TestNoAdminTokenFile(t *testing.T) {
 	g := NewWithT(t)
 	p := startStandalone(t, "--policies", "../../config/samples")
-	status, text := p.operator("any", "GET", "/v1/state?policy=shop/burst&key=k", "")
+	status, text := p.Operator("any", "GET", "/v1/state?policy=shop/burst&key=k", "")
 	g.Expect(status).To(Equal(http.StatusNotFound), text)
 }
 
 // A process that drains hands its figures to the next one.
 func TestARestartKeepsDecisionsAndDeniedKeys(t *testing.T) {
-	g, redis, token := NewWithT(t), testenv.StartRedis(t), filepath.Join(t.TempDir(), "token")
+	g, redis, dir := NewWithT(t), testenv.StartRedis(t), t.TempDir()
+	token := filepath.Join(t.TempDir(), "token")
 	g.Expect(os.WriteFile(token, []byte("secret"), 0o600)).To(Succeed())
-	begin := func() *weirProcess {
-		return startStandalone(t, "--policies", "../../config/samples", "--redis-url", redis.URL, "--admin-token-file", token)
+	g.Expect(os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(`apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: clients, namespace: shop}
+spec:
+  key: [{type: RemoteAddress, remoteAddress: {}}]
+  limits: [{name: hourly, algorithm: SlidingLog, threshold: 3, window: 1h}]
+`), 0o600)).To(Succeed())
+	begin := func() *process.Running {
+		return startStandalone(t, "--policies", dir, "--redis-url", redis.URL, "--store-timeout", "60s", "--admin-token-file", token)
 	}
 	first := begin()
 	for range 4 { // three are admitted
-		_, _, err := first.check(`{"policies":["shop/burst"],"attributes":{"remoteAddress":"192.0.2.1"}}`)
+		_, _, err := first.Check(`{"policies":["shop/clients"],"attributes":{"remoteAddress":"192.0.2.1"}}`)
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	g.Expect(first.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Expect(first.cmd.Wait()).To(Succeed())
-	status, text := begin().operator("secret", "GET", "/v1/top?namespace=shop", "")
+	first.Signal(t, syscall.SIGTERM)
+	g.Expect(first.Cmd.Wait()).To(Succeed())
+	status, text := begin().Operator("secret", "GET", "/v1/top?namespace=shop", "")
 	g.Expect(status).To(Equal(http.StatusOK), text)
 	g.Expect(text).To(And(ContainSubstring(`"lastHour":{"allowed":3,"denied":1,`), ContainSubstring(`"key":["192.0.2.1"]`), ContainSubstring(`"since":"`)))
 }

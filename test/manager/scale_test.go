@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager_test
 
 import (
 	"encoding/json"
@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
@@ -45,7 +46,7 @@ const editsAtScale = 500
 func BenchmarkScale(b *testing.B) {
 	for _, policies := range []int{1000, 5000, 20_000} {
 		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {
-			c := startCluster(b)
+			c := startOwnCluster(b)
 			c.fill(policies)
 			for b.Loop() {
 				c.redis.Stop()
@@ -82,14 +83,14 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	g := NewWithT(b)
 	patches := c.statusPatches(g)
 	start := time.Now()
-	all, metrics := make([]*weirProcess, replicasAtScale), make([]string, replicasAtScale)
+	all, metrics := make([]*process.Running, replicasAtScale), make([]string, replicasAtScale)
 	for i := range all {
 		address := testenv.FreeAddr(b)
 		metrics[i] = "http://" + address + "/metrics"
 		all[i] = c.pod("--metrics-address", address)
 	}
 	for _, p := range all {
-		g.Eventually(p.policies, "300s", "100ms").Should(Equal(policies))
+		g.Eventually(func() int { return policiesOf(p) }, "300s", "100ms").Should(Equal(policies))
 	}
 	b.ReportMetric(time.Since(start).Seconds(), "s-to-enforced")
 	awaitReadiness(g, metrics, policies, metav1.ConditionTrue)
@@ -106,12 +107,12 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
 	leader, largest := c.leader(all)(), 0
 	for _, p := range all {
-		if peak := p.memory(g, "VmHWM"); p != leader {
+		if peak := memory(g, p, "VmHWM"); p != leader {
 			largest = max(largest, peak)
 		}
 	}
-	b.ReportMetric(float64(leader.memory(g, "VmHWM"))/(1<<20), "leader-MiB")
-	b.ReportMetric(float64(leader.podMemory())/(1<<20), "leader-pod-MiB")
+	b.ReportMetric(float64(memory(g, leader, "VmHWM"))/(1<<20), "leader-MiB")
+	b.ReportMetric(float64(podMemory(leader))/(1<<20), "leader-pod-MiB")
 	b.ReportMetric(float64(largest)/(1<<20), "follower-MiB")
 	c.measureStarts(b, policies)
 
@@ -121,16 +122,16 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	b.ReportMetric(time.Since(hung).Seconds(), "s-to-unknown")
 	c.redis.Resume()
 	for _, p := range all {
-		largest = max(largest, p.memory(g, "VmHWM"))
-		g.Expect(p.cmd.Process.Kill()).To(Succeed())
+		largest = max(largest, memory(g, p, "VmHWM"))
+		p.Kill(b)
 	}
 	b.ReportMetric(float64(largest)/(1<<20), "MiB")
 }
 
 // pod starts a manager with the memory limit of the chart.
-func (c *cluster) pod(args ...string) *weirProcess {
+func (c *cluster) pod(args ...string) *process.Running {
 	c.tb.Helper()
-	return startCommand(c.tb, inPod, c.managerArgs(append([]string{"--max-namespace-policies", "0", "--max-namespace-plan-bytes", "0"}, args...)...)...)
+	return process.StartCommand(c.tb, inPod(c.tb), c.managerArgs(slices.Concat(shortLease, []string{"--max-namespace-policies", "0", "--max-namespace-plan-bytes", "0"}, args)...)...)
 }
 
 // measureStarts starts processes beside the running ones.
@@ -140,13 +141,13 @@ func (c *cluster) measureStarts(b *testing.B, policies int) {
 	for unit, args := range map[string][]string{"s-to-start": nil, "s-to-start-deciding": {"--controllers=false"}} {
 		start := time.Now()
 		p := c.pod(args...)
-		g.Eventually(status, "60s", "5ms").WithArguments(p, "/readyz").Should(Equal(http.StatusOK))
+		g.Eventually(func() int { return p.Status("/readyz") }, process.Patience, "5ms").Should(Equal(http.StatusOK))
 		b.ReportMetric(time.Since(start).Seconds(), unit)
-		g.Expect(p.policies()).To(Equal(policies))
+		g.Expect(policiesOf(p)).To(Equal(policies))
 		if args != nil {
-			b.ReportMetric(float64(p.memory(g, "VmHWM"))/(1<<20), "deciding-MiB")
+			b.ReportMetric(float64(memory(g, p, "VmHWM"))/(1<<20), "deciding-MiB")
 		}
-		g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		p.Signal(b, syscall.SIGTERM)
 	}
 }
 
@@ -156,13 +157,13 @@ func BenchmarkStandaloneStart(b *testing.B) {
 	g, dir := NewWithT(b), testpolicy.WriteNumbered(b, 20_000)
 	for b.Loop() {
 		start, metrics := time.Now(), testenv.FreeAddr(b)
-		p := startCommand(b, inPod, "standalone", "--policies", dir, "--metrics-address", metrics)
-		g.Eventually(status, "60s", "5ms").WithArguments(p, "/readyz").Should(Equal(http.StatusOK))
+		p := process.StartCommand(b, inPod(b), "standalone", "--policies", dir, "--metrics-address", metrics)
+		g.Eventually(func() int { return p.Status("/readyz") }, process.Patience, "5ms").Should(Equal(http.StatusOK))
 		b.ReportMetric(time.Since(start).Seconds(), "s-to-start")
 		b.ReportMetric(sumOf(g, http.DefaultClient, "http://"+metrics+"/metrics", "^process_cpu_seconds_total "), "cpu-s")
-		b.ReportMetric(float64(p.memory(g, "VmHWM"))/(1<<20), "MiB")
-		b.ReportMetric(float64(p.podMemory())/(1<<20), "pod-MiB")
-		g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		b.ReportMetric(float64(memory(g, p, "VmHWM"))/(1<<20), "MiB")
+		b.ReportMetric(float64(podMemory(p))/(1<<20), "pod-MiB")
+		p.Signal(b, syscall.SIGTERM)
 	}
 }
 
@@ -209,7 +210,7 @@ func awaitReadiness(g *WithT, metrics []string, policies int, status metav1.Cond
 }
 
 // timeEdits returns the sorted times that edits took to reach all processes.
-func (c *cluster) timeEdits(b *testing.B, all []*weirProcess, edits int) []time.Duration {
+func (c *cluster) timeEdits(b *testing.B, all []*process.Running, edits int) []time.Duration {
 	b.Helper()
 	took := make([]time.Duration, edits)
 	for i := range edits {
@@ -217,8 +218,8 @@ func (c *cluster) timeEdits(b *testing.B, all []*weirProcess, edits int) []time.
 		c.edit(name, threshold)
 		start := time.Now()
 		for _, p := range all {
-			for p.threshold(name) != threshold {
-				if time.Since(start) > 10*time.Second {
+			for p.Enforces(name)() != threshold {
+				if time.Since(start) > process.Patience {
 					b.Fatalf("%s is not enforced", name)
 				}
 			}
@@ -231,8 +232,8 @@ func (c *cluster) timeEdits(b *testing.B, all []*weirProcess, edits int) []time.
 }
 
 // policies returns the number of policies that the process enforces.
-func (p *weirProcess) policies() int {
-	response, err := http.Get("http://" + p.http + "/v1/policies")
+func policiesOf(p *process.Running) int {
+	response, err := http.Get("http://" + p.HTTP + "/v1/policies")
 	if err != nil {
 		return 0
 	}
@@ -245,8 +246,8 @@ func (p *weirProcess) policies() int {
 }
 
 // memory returns a number of bytes of the status of the process, such as its memory VmRSS and its largest memory VmHWM.
-func (p *weirProcess) memory(g *WithT, field string) int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+func memory(g *WithT, p *process.Running, field string) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 	g.Expect(err).NotTo(HaveOccurred())
 	found := regexp.MustCompile(field + `:\s+(\d+) kB`).FindSubmatch(text)
 	g.Expect(found).NotTo(BeNil())

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package process_test
 
 import (
 	"crypto/tls"
@@ -9,11 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // The TLS flags configure the HTTP port, changed files are reloaded, and
@@ -38,11 +38,11 @@ func TestTLSFlags(t *testing.T) {
 	// ask sends a check over a new connection and returns the response and the server
 	// certificate.
 	ask := func(certificates ...tls.Certificate) (status int, header http.Header, by string) {
-		client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		client := &http.Client{Timeout: process.Patience, Transport: &http.Transport{
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{RootCAs: authority.Pool(), Certificates: certificates, MinVersion: tls.VersionTLS12},
 		}}
-		answer, err := client.Get("https://" + p.http + "/v1/authorize?policy=shop/burst")
+		answer, err := client.Get("https://" + p.HTTP + "/v1/authorize?policy=shop/burst")
 		if err != nil {
 			return 0, nil, ""
 		}
@@ -57,5 +57,5 @@ func TestTLSFlags(t *testing.T) {
 	g.Expect(header.Get("X-RateLimit-Limit") + " " + header.Get("X-RateLimit-Remaining")).To(Equal("3 2"))
 
 	show("second")
-	g.Eventually(func() string { _, _, by := ask(pair); return by }, "10s").Should(Equal("second"))
+	g.Eventually(func() string { _, _, by := ask(pair); return by }).Should(Equal("second"))
 }
