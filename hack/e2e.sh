@@ -21,4 +21,5 @@ unset GOWORK
 # The Redis image that up.sh loads, for specs that need a Redis in the cluster.
 export REDIS_IMAGE="${REDIS_IMAGE:-localhost/redis:$(redis_version)}"
 export PATH="$kube:$helm:$PATH" WEIR_E2E=true
+"$root/hack/programs.sh"
 "$root/hack/test.sh" -count=1 -timeout 30m ./test/e2e "$@"

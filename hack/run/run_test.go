@@ -7,7 +7,6 @@ import (
 	"context"
 	"net/http"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -35,7 +34,7 @@ func TestRunJudgesPoliciesLikeTheChart(t *testing.T) {
 	_, rest, _ := strings.Cut(out.String(), "KUBECONFIG=")
 	kubeconfig, _, _ := strings.Cut(rest, "\n")
 	apply := func(matches, window string) string {
-		cmd := exec.CommandContext(t.Context(), kube.Kubectl(t), "apply", "--kubeconfig", kubeconfig, "-f", "-")
+		cmd := testenv.CommandContext(t.Context(), kube.Kubectl(t), "apply", "--kubeconfig", kubeconfig, "-f", "-")
 		cmd.Stdin = strings.NewReader(`{"apiVersion": "ratelimit.weir.dev/v1alpha1", "kind": "RateLimitPolicy", "metadata": {"name": "first", "namespace": "shop"},
 			"spec": {"matches": [` + matches + `], "limits": [{"name": "l", "algorithm": "FixedWindow", "threshold": 1, "window": "` + window + `"}]}}`)
 		output, _ := cmd.CombinedOutput()

@@ -65,7 +65,7 @@ var _ = Describe("The annotation shadow-until", func() {
 	It("ends by itself", func(ctx SpecContext) {
 		annotate(ctx, time.Now().Add(5*time.Second).Format(time.RFC3339))
 		Eventually(mode).WithContext(ctx).Should(Equal(plan.ModeShadow))
-		Eventually(mode).WithContext(ctx).WithTimeout(10 * time.Second).Should(Equal(plan.ModeEnforce))
+		Eventually(mode).WithContext(ctx).WithTimeout(30 * time.Second).Should(Equal(plan.ModeEnforce))
 		Eventually(summary).WithContext(ctx).Should(Equal("l 1/1s"))
 	})
 

@@ -54,12 +54,12 @@ func TestKindsAreAwaited(t *testing.T) {
 		mapper, _ := c.awaitAPI(t.Context())
 		found <- mapper
 	}()
-	g.Eventually(log).WithTimeout(10 * time.Second).Should(gbytes.Say("does not serve RateLimitException, RateLimitKeyGroup, RateLimitPolicy"))
+	g.Eventually(log).WithTimeout(30 * time.Second).Should(gbytes.Say("does not serve RateLimitException, RateLimitKeyGroup, RateLimitPolicy"))
 	install("ratelimit.weir.dev_ratelimitkeygroups.yaml")
-	g.Eventually(log).WithTimeout(10 * time.Second).Should(gbytes.Say("does not serve RateLimitException, RateLimitPolicy"))
+	g.Eventually(log).WithTimeout(30 * time.Second).Should(gbytes.Say("does not serve RateLimitException, RateLimitPolicy"))
 	install("ratelimit.weir.dev_ratelimitexceptions.yaml")
 	install("ratelimit.weir.dev_ratelimitpolicies.yaml")
 	var mapper meta.RESTMapper
-	g.Eventually(found).WithTimeout(10 * time.Second).Should(Receive(&mapper))
+	g.Eventually(found).WithTimeout(30 * time.Second).Should(Receive(&mapper))
 	g.Expect(findKinds(mapper)).To(Succeed())
 }

@@ -124,14 +124,12 @@ var _ = Describe("A policy of the cluster", Serial, func() {
 		Expect(registry.HExists(ctx, plansKey, id).Val()).To(BeFalse())
 	})
 
-	It("stays enforced while the registry is wiped, and is published again within two seconds", func(ctx SpecContext) {
+	It("stays enforced while the registry is wiped, and is published again", func(ctx SpecContext) {
 		Expect(registry.FlushAll(ctx).Err()).To(Succeed())
-		wiped := time.Now()
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(check(id)).NotTo(Equal(http.StatusNotFound))
 			g.Expect(registry.HExists(ctx, plansKey, id).Val()).To(BeTrue())
 		}).Should(Succeed())
-		Expect(time.Since(wiped)).To(BeNumerically("<", 2*time.Second))
 		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
 	})
 

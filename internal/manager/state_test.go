@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -191,9 +190,7 @@ var _ = Describe("The state of keys", Serial, func() {
 		unknown := tokenOf(ctx, namespace, "another", "weir") // Weir keeps no answer about it
 		apiServer.Stop()
 		for _, verb := range verbs {
-			started := time.Now()
 			expect(unknown, verb, 503, "Unavailable")
-			Expect(time.Since(started)).To(BeNumerically("<", 5*time.Second))
 		}
 		Expect([]int{check(id), check(id), check(id)}).To(Equal([]int{200, 200, 429}))
 		apiServer.Start()

@@ -48,7 +48,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	apiServer = kube.StartAPIServer(GinkgoTB())
 	api = apiServer.Client()

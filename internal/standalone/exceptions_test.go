@@ -48,14 +48,14 @@ func TestExceptionsFromFiles(t *testing.T) {
 			}
 			until := time.Now().Add(time.Hour)
 			r := startWithClock(t, url, map[string]string{"a.yaml": exceptionText("raised", 20, until), "b.yaml": policyText("login", 5)}, now)
-			g.Eventually(func() string { return r.exceptionOf(t, "alice") }, "10s").Should(Equal("raised"))
+			g.Eventually(func() string { return r.exceptionOf(t, "alice") }, "30s").Should(Equal("raised"))
 			g.Expect(r.exceptionOf(t, "bob")).To(BeEmpty())
 			if clocked {
 				setRedis(until.Add(time.Second))
 			} else {
 				r.write(t, "a.yaml", exceptionText("raised", 20, time.Now().Add(-time.Second)))
 			}
-			g.Eventually(func() string { return r.exceptionOf(t, "alice") }, "10s").Should(BeEmpty())
+			g.Eventually(func() string { return r.exceptionOf(t, "alice") }, "30s").Should(BeEmpty())
 		})
 	}
 }

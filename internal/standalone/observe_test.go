@@ -78,7 +78,7 @@ spec:
 				Reported, Missing []string
 			}
 			all[0].list(t, "/v1/top?policy=shop/a", &top)
-			g.Expect(time.Since(began)).To(BeNumerically("<", 3*time.Second))
+			g.Expect(time.Since(began)).To(BeNumerically("<", 30*time.Second))
 			g.Expect(top.Reported).To(HaveLen(processes))
 			g.Expect(top.Missing).To(BeEmpty())
 			g.Expect(top.Policies).To(HaveLen(1))
@@ -95,7 +95,7 @@ spec:
 						g.Expect(b.Limit).To(Equal("l"))
 					}
 					return len(list.Blocks)
-				}, "3s").Should(Equal(1))
+				}, "30s").Should(Equal(1))
 			}
 		})
 	}

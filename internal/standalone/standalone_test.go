@@ -70,7 +70,7 @@ func startWithClock(t *testing.T, redisURL string, files map[string]string, now 
 	go func() { ended <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		NewWithT(t).Eventually(ended, "10s").Should(Receive(BeNil()))
+		NewWithT(t).Eventually(ended, "30s").Should(Receive(BeNil()))
 	})
 	g.Eventually(r.HTTP.Addr).ShouldNot(BeEmpty())
 	g.Eventually(r.Metrics.Addr).ShouldNot(BeEmpty())
@@ -319,5 +319,5 @@ func TestStartsWhileRedisIsDown(t *testing.T) {
 	status, _ := r.check("a")
 	g.Expect(status).To(Equal(200), "failureMode Open")
 	server.Start()
-	g.Eventually(func() int { s, _ := r.check("a"); return s }, "5s").Should(Equal(429))
+	g.Eventually(func() int { s, _ := r.check("a"); return s }, "30s").Should(Equal(429))
 }

@@ -26,7 +26,7 @@ const (
 	nodeTimeout = time.Second
 
 	// commandTimeout bounds a command of the test environment itself.
-	commandTimeout = 5 * time.Second
+	commandTimeout = 30 * time.Second
 )
 
 // RedisCluster is a Redis Cluster for one test: masters that share all slots, three unless

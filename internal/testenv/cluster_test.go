@@ -77,7 +77,7 @@ func TestClusterLosesNodeAndGetsItBack(t *testing.T) {
 	key := c.KeyOn(c.Nodes[1], "k")
 
 	lost.Stop()
-	g.Eventually(func() error { return other.Incr(t.Context(), key).Err() }).WithTimeout(10 * time.Second).
+	g.Eventually(func() error { return other.Incr(t.Context(), key).Err() }).WithTimeout(30 * time.Second).
 		Should(MatchError(HavePrefix("CLUSTERDOWN ")))
 	lost.Start()
 	c.AwaitOK()

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -136,7 +135,7 @@ func startEnvoy(tb testing.TB, routes ...*route) *envoy {
 	g.Expect(envoyConfig.Execute(&config, e)).To(Succeed())
 	path := filepath.Join(tb.TempDir(), "envoy.yaml")
 	g.Expect(os.WriteFile(path, config.Bytes(), 0o600)).To(Succeed())
-	cmd := exec.Command(proxy.Envoy(tb), "--config-path", path, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+	cmd := testenv.Command(proxy.Envoy(tb), "--config-path", path, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
 	e.pid = startProcess(tb, cmd, routes[len(routes)-1].Address)
 	return e
 }

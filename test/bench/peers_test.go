@@ -8,7 +8,6 @@ import (
 	"flag"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -59,7 +58,7 @@ func ratelimitTarget(tb testing.TB) *target {
 	g.Expect(os.WriteFile(filepath.Join(config, "bench.yaml"), []byte(ratelimitConfig), 0o600)).To(Succeed())
 	redis := testenv.StartRedis(tb)
 	address := testenv.FreeAddr(tb)
-	cmd := exec.Command(*ratelimitBin)
+	cmd := testenv.Command(*ratelimitBin)
 	cmd.Env = append(os.Environ(),
 		"RUNTIME_ROOT="+root, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false",
 		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr, "REDIS_POOL_SIZE=64",
@@ -81,7 +80,7 @@ func ratelimitTarget(tb testing.TB) *target {
 func gubernatorTarget(tb testing.TB) *target {
 	tb.Helper()
 	address := testenv.FreeAddr(tb)
-	cmd := exec.Command(*gubernatorBin)
+	cmd := testenv.Command(*gubernatorBin)
 	cmd.Env = append(os.Environ(),
 		"GUBER_GRPC_ADDRESS="+address, "GUBER_HTTP_ADDRESS="+testenv.FreeAddr(tb),
 		"GUBER_ADVERTISE_ADDRESS="+address, "GUBER_CACHE_SIZE=100000", "GUBER_LOG_LEVEL=error",
@@ -101,7 +100,7 @@ func awaitDecisions(tb testing.TB, t *target) {
 	NewWithT(tb).Eventually(func() error {
 		_, err := send(tb.Context(), 0)
 		return err
-	}, "20s", "10ms").Should(Succeed(), t.name)
+	}, "30s", "10ms").Should(Succeed(), t.name)
 }
 
 // connectGubernator is the connector of gubernator's protocol.

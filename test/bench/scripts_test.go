@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -208,7 +207,7 @@ func redisBenchmark(tb testing.TB, server *testenv.Redis, requests int, command 
 		"-h", host, "-p", port, "--csv", "-c", strconv.Itoa(scriptCallers), "-n", strconv.Itoa(requests), "-r", strconv.Itoa(scriptKeys),
 	}, command...)
 	before := testenv.CPUTime(tb, server.Pid())
-	output, err := exec.Command("redis-benchmark", args...).CombinedOutput()
+	output, err := testenv.Command("redis-benchmark", args...).CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), "redis-benchmark: %s", output)
 	m := &sample{redis: testenv.CPUTime(tb, server.Pid()) - before, latencies: make([]time.Duration, requests)}
 	perSecond, err := benchmarkedRate(string(output))

@@ -48,7 +48,7 @@ func startWeir(tb testing.TB, policies, redisURL string, redis []int, args ...st
 		"standalone", "--policies", policies, "--redis-url", redisURL, "--store-timeout", "1s",
 		"--grpc-address", grpcAddress, "--http-address", httpAddress, "--operator-address", "", "--metrics-address", "",
 	}, args...)
-	pid := startProcess(tb, exec.Command(process.Weir(tb), args...), grpcAddress)
+	pid := startProcess(tb, testenv.Command(process.Weir(tb), args...), grpcAddress)
 	overGRPC = &target{name: weirName, address: grpcAddress, connect: connectEnvoy, pid: pid, redis: redis}
 	overHTTP = &target{name: weirName, address: httpAddress, pid: pid, redis: redis}
 	return overGRPC, overHTTP
@@ -60,7 +60,7 @@ func noopTarget(tb testing.TB, name, kind string, response []byte) *target {
 	file := filepath.Join(tb.TempDir(), "response")
 	NewWithT(tb).Expect(os.WriteFile(file, response, 0o600)).To(Succeed())
 	address := testenv.FreeAddr(tb)
-	cmd := exec.Command(os.Args[0])
+	cmd := testenv.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envNoop+"="+kind, envAddress+"="+address, envResponse+"="+file)
 	return &target{
 		name: name, address: address, connect: connectEnvoy, pid: startProcess(tb, cmd, address),
@@ -75,7 +75,6 @@ func startProcess(tb testing.TB, cmd *exec.Cmd, address string) (pid int) {
 	g := NewWithT(tb)
 	log := &testenv.Log{}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = testenv.DieWithParent()
 	g.Expect(cmd.Start()).To(Succeed())
 	tb.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -84,7 +83,7 @@ func startProcess(tb testing.TB, cmd *exec.Cmd, address string) (pid int) {
 			tb.Logf("%s:\n%s", cmd.Path, log.String())
 		}
 	})
-	g.Eventually(func() error { return dial(address) }, "20s", "10ms").Should(Succeed(), log.String())
+	g.Eventually(func() error { return dial(address) }, "30s", "10ms").Should(Succeed(), log.String())
 	return cmd.Process.Pid
 }
 

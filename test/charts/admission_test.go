@@ -45,7 +45,7 @@ func admit(t *testing.T, api client.Client, values ...string) {
 	}
 	g.Eventually(func() error {
 		return api.Create(t.Context(), securityPolicy(t, "shop", "{name: weir.gateway, type: Value, value: infra/public}"), client.DryRunAll)
-	}, "20s").Should(MatchError(ContainSubstring("weir.gateway must be a Gateway of this Namespace")))
+	}, "30s").Should(MatchError(ContainSubstring("weir.gateway must be a Gateway of this Namespace")))
 }
 
 // securityPolicy returns a SecurityPolicy with the context extensions, in YAML.

@@ -5,7 +5,6 @@ package charts
 
 import (
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
@@ -195,7 +195,7 @@ func writeYAML(t *testing.T, path string, value any) {
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), process.Promtool(t), args...).CombinedOutput()
+	out, err := testenv.CommandContext(t.Context(), process.Promtool(t), args...).CombinedOutput()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(out))
 }
 

@@ -5,7 +5,6 @@ package charts
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -153,7 +152,7 @@ if [ "$1" = apply ]; then cat >"${0%/*}/applied"; fi
 		write(t, filepath.Join(dir, name), stub)
 		g.Expect(os.Chmod(filepath.Join(dir, name), 0o700)).To(Succeed())
 	}
-	shell := exec.CommandContext(t.Context(), "bash", "-eu")
+	shell := testenv.CommandContext(t.Context(), "bash", "-eu")
 	shell.Stdin = strings.NewReader(notes)
 	shell.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 	out, err := shell.CombinedOutput()

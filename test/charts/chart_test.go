@@ -4,7 +4,6 @@
 package charts
 
 import (
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weir-dev/weir/config/crd"
+	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/kube"
 	"github.com/weir-dev/weir/internal/testenv/process"
 )
@@ -179,7 +179,7 @@ var flagName = regexp.MustCompile(`--[a-z-]+`)
 // Every flag of a container exists, and every file in it is mounted.
 func TestArgumentsExist(t *testing.T) {
 	g := NewWithT(t)
-	help, err := exec.CommandContext(t.Context(), process.Weir(t), "manager", "--help").Output()
+	help, err := testenv.CommandContext(t.Context(), process.Weir(t), "manager", "--help").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	known := flagName.FindAllString(string(help), -1)
 	g.Expect(len(known)).To(BeNumerically(">", 20))
@@ -242,7 +242,7 @@ func TestRedisCredentialsComeFromASecret(t *testing.T) {
 		Replace(read(t, filepath.Join(folder, "kustomization.yaml")))
 	g.Expect(text).NotTo(Equal(read(t, filepath.Join(folder, "kustomization.yaml"))))
 	for _, name := range []string{"crd", "rbac", "manager", "webhook", "network-policy", "admission", "redis-secret", "default"} {
-		out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(root, "config", name), overlay).CombinedOutput()
+		out, err := testenv.CommandContext(t.Context(), "cp", "-r", filepath.Join(root, "config", name), overlay).CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred(), string(out))
 	}
 	write(t, filepath.Join(overlay, "default", "kustomization.yaml"), text)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
@@ -91,7 +91,7 @@ type manifests []*unstructured.Unstructured
 func tryHelm(t *testing.T, args ...string) (out, complaint string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), kube.Helm(t), args...)
+	command := testenv.CommandContext(t.Context(), kube.Helm(t), args...)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err = command.Run()
 	return stdout.String(), stderr.String(), err
@@ -119,7 +119,7 @@ func render(t *testing.T, release string, values ...string) manifests {
 // kustomize renders a folder of config.
 func kustomize(t *testing.T, folder string) manifests {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), kube.Kubectl(t), "kustomize", folder).Output()
+	out, err := testenv.CommandContext(t.Context(), kube.Kubectl(t), "kustomize", folder).Output()
 	if err != nil {
 		t.Fatalf("kubectl kustomize %s: %v", folder, err)
 	}

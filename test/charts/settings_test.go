@@ -5,7 +5,6 @@ package charts
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
@@ -197,7 +197,7 @@ func TestWebhookInTheHostNetwork(t *testing.T) {
 // helm test needs no permissions: it creates a policy, and a pod that sends checks.
 func TestHelmTest(t *testing.T) {
 	g := NewWithT(t)
-	help, err := exec.CommandContext(t.Context(), process.Weir(t), "smoke-test", "--help").Output()
+	help, err := testenv.CommandContext(t.Context(), process.Weir(t), "smoke-test", "--help").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	known := flagName.FindAllString(string(help), -1)
 	eachVariant(t, func(t *testing.T, g *WithT, m manifests) {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +17,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // kubectl runs kubectl and returns its output. It fails the spec on an error.
@@ -57,7 +58,7 @@ func apply(ctx context.Context, namespace, file string, values map[string]string
 // error and of the spec's output.
 func tryTool(ctx context.Context, input, name string, args ...string) (string, error) {
 	var out, complaint bytes.Buffer
-	command := exec.CommandContext(ctx, name, args...)
+	command := testenv.CommandContext(ctx, name, args...)
 	command.Stdin = strings.NewReader(input)
 	command.Stdout, command.Stderr = &out, &complaint
 	err := command.Run()

@@ -35,7 +35,7 @@ func startTask(ctx SpecContext, g *gateway) *task {
 	t := &task{gateway: &gateway{
 		page: string(page), host: "store.example", installation: &installation{namespace: g.namespace, shop: "store", asker: g.asker},
 	}}
-	t.plugin = buildPlugin(ctx, t.installation)
+	t.plugin = newPlugin(t.installation)
 	for _, namespace := range []string{"infra", t.shop} {
 		createNamespace(ctx, namespace)
 	}

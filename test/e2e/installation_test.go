@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 const release = "weir"
@@ -244,7 +245,7 @@ func (i *installation) during(ctx context.Context, body string, rate int, length
 func forward(namespace, service string, port int, flags ...string) string {
 	GinkgoHelper()
 	args := append([]string{"port-forward", "--namespace", namespace, "service/" + service, ":" + strconv.Itoa(port)}, flags...)
-	command := exec.Command("kubectl", args...)
+	command := testenv.Command("kubectl", args...)
 	out, err := command.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(command.Start()).To(Succeed())

@@ -10,13 +10,14 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // plugin is kubectl weir, for the policies of a team.
@@ -25,11 +26,9 @@ type plugin struct {
 	flags []string
 }
 
-func buildPlugin(ctx SpecContext, i *installation) *plugin {
+func newPlugin(i *installation) *plugin {
 	GinkgoHelper()
-	path := filepath.Join(GinkgoT().TempDir(), "kubectl-weir")
-	do(ctx, nil, "go", "build", "-o", path, "./cmd/kubectl-weir")
-	return &plugin{path: path, flags: []string{"--namespace=" + i.shop, "--weir-namespace=" + i.namespace}}
+	return &plugin{path: process.Plugin(GinkgoTB()), flags: []string{"--namespace=" + i.shop, "--weir-namespace=" + i.namespace}}
 }
 
 // args returns the arguments of a command of the user.
@@ -51,7 +50,7 @@ func (p *plugin) succeed(ctx context.Context, user string, command ...string) st
 // console runs the command of that name until the spec ends, and returns the link that it prints.
 func (p *plugin) console(user string) string {
 	GinkgoHelper()
-	command := exec.Command(p.path, p.args(user, "console")...)
+	command := testenv.Command(p.path, p.args(user, "console")...)
 	command.Stderr = GinkgoWriter
 	out, err := command.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())

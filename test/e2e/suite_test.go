@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -15,6 +14,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 const root = "../.."
@@ -87,7 +88,7 @@ func loadImages(ctx SpecContext, archives ...string) {
 // do runs a command in the root of the repository.
 func do(ctx SpecContext, env []string, name string, args ...string) {
 	GinkgoHelper()
-	command := exec.CommandContext(ctx, name, args...)
+	command := testenv.CommandContext(ctx, name, args...)
 	command.Dir = root
 	command.Env = append(os.Environ(), env...)
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter

@@ -30,7 +30,7 @@ import (
 
 // enforcedWithin is the time after a fault in which an edit must be enforced, as docs/reliability.md
 // promises.
-const enforcedWithin = 15 * time.Second
+const enforcedWithin = 30 * time.Second
 
 // operator is a kube-apiserver and a Redis for managers under load. Its lease is short.
 type operator struct {

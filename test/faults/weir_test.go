@@ -127,15 +127,14 @@ func (w *weir) start() {
 	w.tb.Helper()
 	w.launch()
 	g := NewWithT(w.tb)
-	g.Eventually(func() error { return get("http://" + w.address + "/readyz") }, "20s", "5ms").Should(Succeed(), w.log.String)
+	g.Eventually(func() error { return get("http://" + w.address + "/readyz") }, "30s", "5ms").Should(Succeed(), w.log.String)
 }
 
 // launch starts the process.
 func (w *weir) launch() {
 	w.tb.Helper()
-	w.cmd = exec.Command(process.Weir(w.tb), w.args...)
+	w.cmd = testenv.Command(process.Weir(w.tb), w.args...)
 	w.cmd.Stdout, w.cmd.Stderr = w.log, w.log
-	w.cmd.SysProcAttr = testenv.DieWithParent()
 	NewWithT(w.tb).Expect(w.cmd.Start()).To(Succeed())
 }
 

@@ -104,7 +104,7 @@ func paced(send func(ctx context.Context, a *attacker, n int) (string, error)) l
 			}
 			all.Go(func() {
 				defer func() { <-places }()
-				limited, cancel := context.WithTimeout(ctx, timeout)
+				limited, cancel := context.WithTimeout(ctx, timeout) //busy: outcomes of attackers are counted, not judged
 				defer cancel()
 				switch outcome, err := send(limited, a, n); {
 				case ctx.Err() != nil: // the round ended
@@ -181,9 +181,8 @@ type attackerProcess struct {
 func startAttacker(tb testing.TB, at *attack, w *weir) *attackerProcess {
 	tb.Helper()
 	g := NewWithT(tb)
-	p := &attackerProcess{tb: tb, cmd: exec.Command("nice", "-n", "19", os.Args[0])}
+	p := &attackerProcess{tb: tb, cmd: testenv.Command("nice", "-n", "19", os.Args[0])}
 	p.cmd.Env = append(os.Environ(), envAttack+"="+at.name, envHTTP+"="+w.HTTP, envGRPC+"="+w.GRPC)
-	p.cmd.SysProcAttr = testenv.DieWithParent()
 	log := &testenv.Log{}
 	p.cmd.Stderr = log
 	var err error

@@ -49,7 +49,7 @@ func startWeir(tb testing.TB, storeTimeout time.Duration) *weir {
 		redis: testenv.StartRedis(tb), machine: &machine{tb: tb},
 	}
 	log := &testenv.Log{}
-	w.cmd = exec.Command(process.Weir(tb), "standalone", "--policies", policyFolder(tb), "--redis-url", w.redis.URL,
+	w.cmd = testenv.Command(process.Weir(tb), "standalone", "--policies", policyFolder(tb), "--redis-url", w.redis.URL,
 		"--http-address", w.HTTP, "--grpc-address", w.GRPC, "--metrics-address", w.metrics, "--operator-address", "",
 		"--store-timeout", storeTimeout.String())
 	w.cmd.Env = append(os.Environ(), fmt.Sprint("GOMEMLIMIT=", goMemoryLimit))

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // For proxies that cannot run here, a client sends the requests they document.
@@ -80,7 +82,7 @@ func TestPrograms(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, tc.file)
 			g.Expect(os.WriteFile(path, []byte(w.block(t, "http-clients.md", language)), 0o600)).To(Succeed())
-			cmd := exec.CommandContext(t.Context(), tc.command[0], append(tc.command[1:], path)...)
+			cmd := testenv.CommandContext(t.Context(), tc.command[0], append(tc.command[1:], path)...)
 			cmd.Dir = dir
 			output, err := cmd.CombinedOutput()
 			g.Expect(err).NotTo(HaveOccurred(), string(output))

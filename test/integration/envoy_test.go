@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -88,7 +87,7 @@ func startEnvoy(t *testing.T, w *world, config string) (admin string) {
 	path := filepath.Join(t.TempDir(), "envoy.yaml")
 	NewWithT(t).Expect(os.WriteFile(path, []byte(config), 0o600)).To(Succeed())
 	admin = testenv.FreeAddr(t)
-	run(t, w.proxy, exec.Command(proxy.Envoy(t), "--config-path", path, "--disable-hot-restart", "--concurrency", "1",
+	run(t, w.proxy, testenv.Command(proxy.Envoy(t), "--config-path", path, "--disable-hot-restart", "--concurrency", "1",
 		"--log-level", "warning", "--service-node", "gateway-1", "--service-cluster", "gateway", "--config-yaml", "admin: {address: {socket_address: "+socket(t, admin)+"}}"))
 	return admin
 }

@@ -5,7 +5,6 @@ package integration
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
@@ -94,7 +94,7 @@ func TestApplyingAgainChangesNothing(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	g.Expect(os.WriteFile(kubeconfig, api.Env.KubeConfig, 0o600)).To(Succeed())
 	kubectl := func(arguments ...string) {
-		cmd := exec.CommandContext(t.Context(), kube.Kubectl(t), append(arguments, "-f", root+"/config/samples")...)
+		cmd := testenv.CommandContext(t.Context(), kube.Kubectl(t), append(arguments, "-f", root+"/config/samples")...)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 		output, err := cmd.CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred(), strings.Join(arguments, " ")+":\n"+string(output))

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -33,7 +32,7 @@ func startHAProxy(t *testing.T, w *world, pairs ...string) {
 	g.Expect(os.WriteFile(script, []byte(w.block(t, "haproxy.md", "lua", pairs...)), 0o600)).To(Succeed())
 	text := w.block(t, "haproxy.md", "haproxy", "/etc/haproxy/weir.lua", script, "bind :80", "bind "+w.proxy, "abns@weir", "abns@weir-"+port)
 	g.Expect(os.WriteFile(config, []byte(text), 0o600)).To(Succeed())
-	run(t, w.proxy, exec.Command(haproxy, "-db", "-f", config))
+	run(t, w.proxy, testenv.Command(haproxy, "-db", "-f", config))
 }
 
 func TestHAProxy(t *testing.T) {

@@ -52,7 +52,7 @@ uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 `, dir, servers)
 	path := filepath.Join(dir, "nginx.conf")
 	g.Expect(os.WriteFile(path, []byte(config), 0o644)).To(Succeed())
-	cmd := exec.Command(nginx, "-c", path, "-p", dir, "-e", "stderr")
+	cmd := testenv.Command(nginx, "-c", path, "-p", dir, "-e", "stderr")
 	if os.Geteuid() == 0 {
 		g.Expect(os.Chown(dir, unprivileged, unprivileged)).To(Succeed())
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
@@ -70,7 +70,7 @@ func startCaddyWith(t *testing.T, w *world, config string) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "Caddyfile")
 	NewWithT(t).Expect(os.WriteFile(path, []byte(config), 0o600)).To(Succeed())
-	cmd := exec.Command(proxy.Caddy(t), "run", "--config", path, "--adapter", "caddyfile")
+	cmd := testenv.Command(proxy.Caddy(t), "run", "--config", path, "--adapter", "caddyfile")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir, "CADDY_ADMIN="+testenv.FreeAddr(t))
 	run(t, w.proxy, cmd)
 }

@@ -48,7 +48,7 @@ func startRecipe(t *testing.T, command []string, weir, failMode string, env ...s
 	address := testenv.FreeAddr(t)
 	_, port, err := net.SplitHostPort(address)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	cmd := exec.Command(path, command[1])
+	cmd := testenv.Command(path, command[1])
 	cmd.Dir = filepath.Join(root, "docs/integrations/recipes")
 	cmd.Env = append(os.Environ(), "WEIR_URL=http://"+weir, "FAIL_MODE="+failMode, "PORT="+port,
 		"NODE_PATH=/usr/share/nodejs", "PYTHONDONTWRITEBYTECODE=1")
@@ -133,7 +133,7 @@ func TestRecipesCountOutcomes(t *testing.T) {
 				{"correct", 429, 3},
 			} {
 				g.Expect(get(t, client, url, "X-Account", name, "X-Password", login.password).status).To(Equal(login.status), "login %d", i)
-				g.Eventually(used, "20s").Should(Equal(budget{Used: login.used, Remaining: 3 - login.used}), "login %d", i)
+				g.Eventually(used, "30s").Should(Equal(budget{Used: login.used, Remaining: 3 - login.used}), "login %d", i)
 			}
 		})
 	}
@@ -154,7 +154,7 @@ func TestRecipesWithoutWeir(t *testing.T) {
 				slow := startRecipe(t, command, hanging.Addr().String(), failMode)
 				start := time.Now()
 				g.Expect(get(t, client, slow, "X-Account", "a").status).To(Equal(want))
-				g.Expect(time.Since(start)).To(And(BeNumerically(">", 400*time.Millisecond), BeNumerically("<", 5*time.Second)))
+				g.Expect(time.Since(start)).To(And(BeNumerically(">", 400*time.Millisecond), BeNumerically("<", 30*time.Second)))
 			})
 		}
 	}

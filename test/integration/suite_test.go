@@ -65,7 +65,7 @@ func newWorldWith(t *testing.T, flags []string, more ...string) *world {
 	text := strings.Join(append(more, noNameless), "\n---\n")
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(policies, "p.yaml"), []byte(text), 0o600)).To(Succeed())
 	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: newUpstream(t), proxy: testenv.FreeAddr(t)}
-	run(t, w.weir, exec.Command(process.Weir(t), slices.Concat([]string{
+	run(t, w.weir, testenv.Command(process.Weir(t), slices.Concat([]string{
 		"standalone", "--policies", root + "/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
 		"--http-address", w.weir, "--grpc-address", w.grpc, "--operator-address", "", "--metrics-address", "",
 		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s",
@@ -106,7 +106,6 @@ func run(t *testing.T, address string, cmd *exec.Cmd) {
 	g, log := NewWithT(t), &testenv.Log{}
 	cmd.Stdout, cmd.Stderr = log, log
 	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = testenv.DieWithParent()
 	}
 	g.Expect(cmd.Start()).To(Succeed())
 	ended := make(chan struct{})

@@ -65,7 +65,7 @@ func (f *task) start(t *testing.T) (weir *exec.Cmd, admin string) {
 	commands := f.printed("sh")
 	flags := strings.Fields(strings.ReplaceAll(commands[0], "\\\n", " "))
 	g.Expect(flags[:4]).To(Equal([]string{"go", "run", "./cmd/weir", "standalone"}))
-	weir = exec.Command(process.Weir(t), append(flags[3:], "--operator-address=")...) // without the console
+	weir = testenv.Command(process.Weir(t), append(flags[3:], "--operator-address=")...) // without the console
 	weir.Dir = root
 	run(t, f.w.weir, weir)
 	g.Expect(strings.Fields(commands[1])).To(Equal([]string{"envoy", "-c", "envoy.yaml"}))
@@ -77,7 +77,7 @@ func (f *task) runConsoles(t *testing.T, functions string) (commands int) {
 	t.Helper()
 	for _, console := range f.printed("console") {
 		command, want, _ := strings.Cut(strings.TrimPrefix(console, "$ "), "\n")
-		out, err := exec.Command("bash", "-c", functions+"\n"+command).CombinedOutput()
+		out, err := testenv.Command("bash", "-c", functions+"\n"+command).CombinedOutput()
 		g := NewWithT(t)
 		g.Expect(err).NotTo(HaveOccurred(), string(out))
 		g.Expect(strings.TrimSpace(string(out))).To(Equal(strings.TrimSpace(want)), command)
@@ -114,10 +114,10 @@ func (f *task) hangUpDuringTheCheck(t *testing.T, weir *exec.Cmd, admin string) 
 		ended <- err
 	}()
 	inFlight := func() float64 { return envoyStat(t, admin, "cluster.weir.upstream_rq_active") }
-	g.Eventually(inFlight, "20s").Should(Equal(1.0))
+	g.Eventually(inFlight, "30s").Should(Equal(1.0))
 	cancel()
 	g.Expect(<-ended).To(MatchError(context.Canceled))
-	g.Eventually(inFlight, "20s").Should(BeZero(), "Envoy cancels the call")
+	g.Eventually(inFlight, "30s").Should(BeZero(), "Envoy cancels the call")
 	g.Expect(weir.Process.Signal(syscall.SIGCONT)).To(Succeed())
 }
 
@@ -132,8 +132,8 @@ func TestHangUpsDuringTheCheckLockNothing(t *testing.T) {
 	budgets := func() budget {
 		return f.w.peek(t, `{"policies":["shop/failed-logins"],"key":["dave","127.0.0.1/32"],"peek":true}`)
 	}
-	g.Eventually(budgets, "20s").Should(Equal(budget{Remaining: 5}))
+	g.Eventually(budgets, "30s").Should(Equal(budget{Remaining: 5}))
 	a := get(t, clientFrom(t, "127.0.0.1"), "http://"+f.w.proxy+"/login", "X-Account", "dave", "X-Password", "wrong")
 	g.Expect(a.status).To(Equal(http.StatusUnauthorized))
-	g.Eventually(budgets, "20s").Should(Equal(budget{Used: 1, Remaining: 4}))
+	g.Eventually(budgets, "30s").Should(Equal(budget{Used: 1, Remaining: 4}))
 }

@@ -6,7 +6,6 @@ package integration
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -47,7 +46,7 @@ func TestLaptopTutorial(t *testing.T) {
 	flags := slices.Concat(command[3:], []string{"--operator-address="}) // without the console
 	g.Expect(flags[2]).To(Equal("~/policies"))
 	flags[2] = policies
-	run(t, weir, exec.Command(process.Weir(t), flags...))
+	run(t, weir, testenv.Command(process.Weir(t), flags...))
 	startCaddyWith(t, &world{proxy: proxy}, printed("caddyfile", 0))
 
 	client := clientFrom(t, "127.0.0.1")

@@ -34,7 +34,7 @@ type replica struct {
 // start starts the process and waits until it is ready.
 func (r *replica) start() {
 	r.t.Helper()
-	r.cmd = exec.Command(process.Weir(r.t), r.args...)
+	r.cmd = testenv.Command(process.Weir(r.t), r.args...)
 	r.cmd.Stdout, r.cmd.Stderr, r.cmd.SysProcAttr = &r.log, &r.log, testenv.DieWithParent()
 	g := NewWithT(r.t)
 	g.Expect(r.cmd.Start()).To(Succeed())

@@ -86,7 +86,7 @@ func (w *weather) reissue(secrets int, trusted []byte) {
 		}
 	}
 	w.mtls.issue(trusted)
-	NewWithT(w.t).Eventually(loads, "10s", "20ms").Should(Equal(want), "loads of new certificates")
+	NewWithT(w.t).Eventually(loads, "30s", "20ms").Should(Equal(want), "loads of new certificates")
 	for _, r := range w.replicas {
 		NewWithT(w.t).Expect(r.probe()).To(Succeed())
 	}

@@ -40,13 +40,19 @@ func TestNoTestTakesABusyMachineForADefect(t *testing.T) {
 		}
 		constants := durationConstants(file)
 		ast.Inspect(file, func(node ast.Node) bool {
-			call, ok := node.(*ast.CallExpr)
-			if !ok {
+			var at ast.Node
+			var problem string
+			switch n := node.(type) {
+			case *ast.CallExpr:
+				at, problem = impatient(n, constants)
+			case *ast.CommClause:
+				at, problem = impatientCase(n, constants)
+			}
+			if at == nil {
 				return true
 			}
-			problem := impatient(call, constants)
-			if position := fset.Position(call.Pos()); problem != "" && !excused[position.Line] {
-				t.Errorf("%s:%d: %s", path, position.Line, problem)
+			if position := fset.Position(at.Pos()); !excused[position.Line] {
+				t.Errorf("%s:%d:%d: %s", path, position.Line, position.Column, problem)
 			}
 			return true
 		})
@@ -99,30 +105,81 @@ func isTest(path string) bool {
 		strings.HasPrefix(path, "internal/limiter/storetest/")
 }
 
-// impatient returns what is wrong with a call, "" if nothing is.
-func impatient(call *ast.CallExpr, constants map[string]time.Duration) string {
-	switch name := calledName(call); name[strings.LastIndexByte(name, '.')+1:] {
-	case "Eventually", "EventuallyWithOffset", "WithTimeout", "Within", "NodeTimeout", "SpecTimeout", "SetDefaultEventuallyTimeout", "After", "NewTimer", "AfterFunc":
-		if name == "time.AfterFunc" {
-			return ""
+// impatient returns what is wrong with a call and where, nil if nothing is.
+func impatient(call *ast.CallExpr, constants map[string]time.Duration) (at ast.Node, problem string) {
+	name := calledName(call)
+	switch name[strings.LastIndexByte(name, '.')+1:] {
+	case "Eventually", "EventuallyWithOffset", "WithTimeout", "Within", "NodeTimeout", "SpecTimeout", "SetDefaultEventuallyTimeout":
+		if isExpectedToEnd(call, constants) {
+			return nil, ""
 		}
-		for _, argument := range call.Args {
-			if limit, ok := lengthOf(argument, constants); ok {
-				if limit > 0 && limit < patience {
-					return fmt.Sprintf("%s of %v: %v or more", name, limit, patience)
-				}
-				return "" // the second is the interval
+		// The first length of time is the timeout, if any; the second is an interval.
+		for i, argument := range call.Args {
+			if limit, ok := lengthOf(argument, constants); ok && limit < patience && (i == 1 || len(call.Args) == 1) {
+				return argument, fmt.Sprintf("%s of %v: %v or more", name, limit, patience)
 			}
 		}
 	case "BeNumerically":
 		if len(call.Args) < 2 || !strings.HasPrefix(text(call.Args[0]), "<") {
-			return ""
+			return nil, ""
 		}
 		if limit, ok := lengthOf(call.Args[1], constants); ok && limit < patience {
-			return fmt.Sprintf("less than %v: %v or more, or a control in the same run", limit, patience)
+			return call.Args[1], fmt.Sprintf("less than %v: %v or more, or a control in the same run", limit, patience)
 		}
 	}
-	return ""
+	return nil, ""
+}
+
+// isExpectedToEnd reports whether the time is part of the test: Consistently always needs all of it, and a context of
+// less than a second is one whose end the test awaits.
+func isExpectedToEnd(call *ast.CallExpr, constants map[string]time.Duration) bool {
+	if calledName(call) == "context.WithTimeout" && len(call.Args) == 2 {
+		limit, _ := lengthOf(call.Args[1], constants)
+		return limit < time.Second
+	}
+	consistently := false
+	ast.Inspect(call.Fun, func(node ast.Node) bool {
+		if name, ok := node.(*ast.Ident); ok && name.Name == "Consistently" {
+			consistently = true
+		}
+		return true
+	})
+	return consistently
+}
+
+// impatientCase returns what is wrong with a case of a select and where, nil if nothing is: the test fails when a short
+// time is over.
+func impatientCase(clause *ast.CommClause, constants map[string]time.Duration) (at ast.Node, problem string) {
+	var limit time.Duration
+	if clause.Comm == nil {
+		return nil, ""
+	}
+	ast.Inspect(clause.Comm, func(node ast.Node) bool {
+		if call, ok := node.(*ast.CallExpr); ok && calledName(call) == "time.After" && len(call.Args) == 1 {
+			limit, _ = lengthOf(call.Args[0], constants)
+		}
+		return true
+	})
+	if limit == 0 || limit >= patience {
+		return nil, ""
+	}
+	fails := false
+	for _, statement := range clause.Body {
+		ast.Inspect(statement, func(node ast.Node) bool {
+			if call, ok := node.(*ast.CallExpr); ok {
+				name := calledName(call)
+				switch name[strings.LastIndexByte(name, '.')+1:] {
+				case "Fatal", "Fatalf", "Error", "Errorf", "Fail", "FailNow", "Expect":
+					fails = true
+				}
+			}
+			return true
+		})
+	}
+	if !fails {
+		return nil, ""
+	}
+	return clause, fmt.Sprintf("fails after %v: %v or more", limit, patience)
 }
 
 // calledName returns the name of the function, with its package or receiver.

@@ -65,7 +65,7 @@ func startWeir(t *testing.T, all []scenario) ratelimitv3.RateLimitServiceClient 
 		NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, all[i].domain()+".yaml"), all[i].policies(t), 0o600)).To(Succeed())
 	}
 	address := testenv.FreeAddr(t)
-	return start(t, address, exec.Command(process.Weir(t), "standalone", "--policies", dir, "--redis-url", testenv.StartRedis(t).URL,
+	return start(t, address, testenv.Command(process.Weir(t), "standalone", "--policies", dir, "--redis-url", testenv.StartRedis(t).URL,
 		"--http-address", "", "--grpc-address", address, "--operator-address", "", "--metrics-address", "", "--store-timeout", "5s"))
 }
 
@@ -85,7 +85,7 @@ func startService(t *testing.T, program string, all []scenario) ratelimitv3.Rate
 		return port
 	}
 	address := testenv.FreeAddr(t)
-	cmd := exec.Command(program)
+	cmd := testenv.Command(program)
 	cmd.Env = append(os.Environ(),
 		"RUNTIME_ROOT="+root, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false",
 		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+testenv.StartRedis(t).Addr, "USE_STATSD=false", "LOG_LEVEL=error",

@@ -58,7 +58,7 @@ func TestHeldUnits(t *testing.T) {
 		g.Expect(status).To(Equal(http.StatusOK), body)
 		g.Expect(json.Unmarshal([]byte(body), &top)).To(Succeed(), body)
 		return top.Total.LastHour.Allowed
-	}, "10s").Should(Equal(checks))
+	}, "30s").Should(Equal(checks))
 
 	reserve := limiter.Reserve{Check: check("shop/reserved")}
 	reserve.Check.Cost = 7

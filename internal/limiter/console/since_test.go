@@ -14,7 +14,7 @@ func TestPagesHaveSinceWhenDecisionsAreCounted(t *testing.T) {
 	g, s := NewWithT(t), start(t, nil)
 	b := s.logIn("operator")
 	for _, path := range []string{"/console/", "/console/policy?policy=shop/login"} {
-		g.Eventually(func() string { b.open(path); return b.page }, "15s").
+		g.Eventually(func() string { b.open(path); return b.page }, "30s").
 			Should(MatchRegexp(`Decisions are counted since \d+ \w+ \d{4}, \d\d:\d\d UTC\.`), path)
 	}
 }

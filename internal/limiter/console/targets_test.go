@@ -37,7 +37,7 @@ func TestLastChecksOfTargets(t *testing.T) {
 	_, err = s.e.Decide(t.Context(), &limiter.Check{Cost: 1, Attributes: plan.Attributes{Targets: []plan.Target{"HTTPRoute/shop/shop"}}})
 	g.Expect(err).NotTo(HaveOccurred())
 	day := time.Now().UTC().Format("2 Jan 2006")
-	g.Eventually(func() string { b.open("/console/policy?policy=shop/routed"); return b.page }, "10s").Should(And(
+	g.Eventually(func() string { b.open("/console/policy?policy=shop/routed"); return b.page }, "30s").Should(And(
 		ContainSubstring("The last check was reported at "+day),
 		ContainSubstring("<dt><code>HTTPRoute/shop/shop</code></dt><dd>"+day),
 		ContainSubstring("<dt><code>Gateway/shop/public</code></dt><dd>no check in the last 24 hours"),

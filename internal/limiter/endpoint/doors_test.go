@@ -102,7 +102,7 @@ func newFixture(tb testing.TB, edit func(*endpoint.Options), plans ...*plan.Plan
 	tb.Cleanup(func() {
 		_ = f.conn.Close()
 		stop()
-		NewWithT(tb).Eventually(ended, "15s").Should(Receive(BeNil()))
+		NewWithT(tb).Eventually(ended, "30s").Should(Receive(BeNil()))
 	})
 	f.doors = map[string]func(*WithT, string) doorAnswer{
 		"check": f.check, "authorize": f.authorize, "ext_authz": f.extAuthz, "ratelimit": f.rateLimit,

@@ -68,7 +68,7 @@ func startWithOperator(t *testing.T, operatorAddress string) *running {
 	go func() { ended <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		NewWithT(t).Eventually(ended, "15s").Should(Receive(BeNil()))
+		NewWithT(t).Eventually(ended, "30s").Should(Receive(BeNil()))
 	})
 	g.Eventually(r.HTTP.Addr).ShouldNot(BeEmpty())
 	g.Eventually(r.GRPC.Addr).ShouldNot(BeEmpty())
@@ -128,7 +128,7 @@ func (r *running) dial(config *tls.Config) func() error {
 	NewWithT(r.t).Expect(err).NotTo(HaveOccurred())
 	r.t.Cleanup(func() { _ = conn.Close() })
 	return func() error {
-		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 		defer cancel()
 		_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
 		return err

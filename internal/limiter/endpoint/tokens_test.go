@@ -260,7 +260,7 @@ func TestTokensWithoutRedis(t *testing.T) {
 				used, _ := f.used(g, "alice")
 				return used
 			}
-			g.Eventually(used, "20s", "100ms").Should(BeEquivalentTo(1200))
+			g.Eventually(used, "30s", "100ms").Should(BeEquivalentTo(1200))
 			g.Consistently(used, "1s", "100ms").Should(BeEquivalentTo(1200))
 		})
 	}

@@ -118,7 +118,7 @@ func newFloodTest(t *testing.T, maxMemory string) *floodTest {
 	}))}))
 	ended := make(chan error, 1)
 	go func() { ended <- f.memory.Start(t.Context()) }()
-	t.Cleanup(func() { NewWithT(t).Eventually(ended, "5s").Should(Receive(BeNil())) })
+	t.Cleanup(func() { NewWithT(t).Eventually(ended, "30s").Should(Receive(BeNil())) })
 	return f
 }
 

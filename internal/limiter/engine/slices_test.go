@@ -45,7 +45,7 @@ func TestSlices(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		return d
 	}
-	g.Eventually(func() bool { return decide(one, 1).FromSlice }, "5s", "1ms").Should(BeTrue())
+	g.Eventually(func() bool { return decide(one, 1).FromSlice }, "30s", "1ms").Should(BeTrue())
 
 	inspect := func() *limiter.KeyState {
 		state, err := other.Inspect(t.Context(), "a/x", limiter.KeyName{Parts: []string{"alice"}}, plan.Attributes{})
@@ -63,6 +63,6 @@ func TestSlices(t *testing.T) {
 	// An edit ends the slices in the step that loads it.
 	edited := makePlan("a/x", sliced, threshold(2000))
 	one.Use(plan.NewSnapshot(2, []*plan.Plan{edited}))
-	g.Eventually(func() int64 { return inspect().OpenSlices }, "5s", "1ms").Should(BeZero())
+	g.Eventually(func() int64 { return inspect().OpenSlices }, "30s", "1ms").Should(BeZero())
 	g.Expect(decide(one, 1).FromSlice).To(BeFalse())
 }

@@ -84,7 +84,7 @@ func serveBoundedWith(t *testing.T, timeout time.Duration, secured bool) *bounde
 	t.Cleanup(func() {
 		_ = s.conn.Close()
 		stop()
-		NewWithT(t).Eventually(ended, "15s").Should(Receive(BeNil()))
+		NewWithT(t).Eventually(ended, "30s").Should(Receive(BeNil()))
 	})
 	return s
 }
@@ -163,7 +163,7 @@ func TestUnfinishedMessagesOfOneConnectionAreBounded(t *testing.T) {
 				}
 				measure()
 			}
-			g.Eventually(attacker.closed, "5s").Should(BeClosed())
+			g.Eventually(attacker.closed, "30s").Should(BeClosed())
 		})
 		g.Expect(most).To(BeNumerically("<", 64<<20))
 		g.Expect(s.closed(connlimit.ReasonMemory)).To(Equal(1.0))
@@ -235,7 +235,7 @@ func TestFramesOfOneByteAreBounded(t *testing.T) {
 				measure()
 			}
 		}
-		g.Eventually(attacker.closed, "10s").Should(BeClosed())
+		g.Eventually(attacker.closed, "30s").Should(BeClosed())
 	})
 	g.Expect(most).To(BeNumerically("<", 64<<20))
 	g.Expect(s.closed(connlimit.ReasonMemory)).To(Equal(1.0))
@@ -301,7 +301,7 @@ func TestSlowRequestsEnd(t *testing.T) {
 			s := serveBounded(t, 300*time.Millisecond)
 			attacker := attack(t, s)
 			send(attacker)
-			g.Eventually(attacker.closed, "5s").Should(BeClosed())
+			g.Eventually(attacker.closed, "30s").Should(BeClosed())
 			g.Expect(s.closed(connlimit.ReasonTimeout)).To(Equal(1.0))
 			g.Expect(s.check(t.Context(), "a")).To(Succeed())
 		})
@@ -320,7 +320,7 @@ func TestLastingCallsOutliveTheTimeout(t *testing.T) {
 	halfOpen.write(frameOf(data, 0, 1, []byte{0, 0, 0, 0, 0}))
 	slow := attack(t, s)
 	slow.write(headersOf(1, checkMethod))
-	g.Eventually(slow.closed, "5s").Should(BeClosed())
+	g.Eventually(slow.closed, "30s").Should(BeClosed())
 	g.Consistently(halfOpen.closed, "200ms").ShouldNot(BeClosed())
 	g.Expect(s.check(t.Context(), "a")).To(Succeed())
 	g.Expect(s.closed(connlimit.ReasonTimeout)).To(Equal(1.0))

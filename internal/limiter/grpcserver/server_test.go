@@ -54,7 +54,7 @@ func serve(t *testing.T, services ...grpcserver.Service) *grpc.ClientConn {
 	t.Cleanup(func() {
 		_ = conn.Close()
 		stop()
-		NewWithT(t).Eventually(ended, "5s").Should(Receive(BeNil()))
+		NewWithT(t).Eventually(ended, "30s").Should(Receive(BeNil()))
 	})
 	return conn
 }
@@ -148,5 +148,5 @@ func TestHealthFollowsTheServer(t *testing.T) {
 	g.Expect(status()).To(Equal(healthpb.HealthCheckResponse_NOT_SERVING))
 	g.Expect(watch.CloseSend()).To(Succeed())
 	g.Expect(conn.Close()).To(Succeed())
-	g.Eventually(ended, "5s").Should(Receive(BeNil()))
+	g.Eventually(ended, "30s").Should(Receive(BeNil()))
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"reflect"
 	"regexp"
 	"slices"
@@ -29,6 +28,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/probe"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // contract is the OpenAPI document with a router to its operations.
@@ -220,7 +220,7 @@ func propertiesOf(schema *openapi3.Schema) openapi3.Schemas {
 // Only tests use the library that reads the document.
 func TestOpenAPILibraryIsNotInTheBinary(t *testing.T) {
 	g := NewWithT(t)
-	output, err := exec.Command("go", "list", "-deps", "../../../cmd/weir").CombinedOutput()
+	output, err := testenv.Command("go", "list", "-deps", "../../../cmd/weir").CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(output))
 	g.Expect(string(output)).To(ContainSubstring("httpapi"))
 	g.Expect(string(output)).NotTo(Or(ContainSubstring("kin-openapi"), ContainSubstring("santhosh-tekuri")))

@@ -33,7 +33,7 @@ func startTLS(t *testing.T, o Options) *running {
 func (s *running) end(g *WithT) {
 	s.stop()
 	s.drainDelay <- time.Time{}
-	g.Eventually(s.ended, "10s").Should(Receive(BeNil()))
+	g.Eventually(s.ended, "30s").Should(Receive(BeNil()))
 }
 
 // exchange writes the text and returns the first response.

@@ -242,5 +242,5 @@ func TestServerBoundsHeaders(t *testing.T) {
 	}
 	s.stop()
 	s.drainDelay <- time.Time{}
-	g.Eventually(s.ended, "5s").Should(Receive(BeNil()))
+	g.Eventually(s.ended, "30s").Should(Receive(BeNil()))
 }

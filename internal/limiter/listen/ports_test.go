@@ -56,5 +56,5 @@ func TestBoundPortIsServedLater(t *testing.T) {
 	g.Eventually(server.server.steps).Should(Receive(Equal("serve")))
 	g.Expect(server.Addr()).To(Equal(address))
 	stop()
-	g.Eventually(ended, "5s").Should(Receive(MatchError(ContainSubstring("--first"))), "Shutdown of the fake has no time left")
+	g.Eventually(ended, "30s").Should(Receive(MatchError(ContainSubstring("--first"))), "Shutdown of the fake has no time left")
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // commandTimeout is long: tests of timeouts use a context.
-const commandTimeout = 5 * time.Second
+const commandTimeout = 30 * time.Second
 
 func newClient(t *testing.T, url string, timeout time.Duration) redis.UniversalClient {
 	t.Helper()
@@ -159,13 +159,13 @@ func TestClusterWithoutOneMaster(t *testing.T) {
 	c.Nodes[0].Stop()
 	g.Expect(increment(lost)).To(MatchError(isNoReply, "no reply"))
 	for _, key := range others {
-		g.Eventually(func() error { return increment(key) }).WithTimeout(20*time.Second).Should(
+		g.Eventually(func() error { return increment(key) }).WithTimeout(30*time.Second).Should(
 			MatchError(HavePrefix("CLUSTERDOWN ")), "served until the other nodes notice the failure, then rejected at once")
 	}
 
 	c.Nodes[0].Start()
 	for _, key := range append(others, lost) {
-		g.Eventually(func() error { return increment(key) }).WithTimeout(20 * time.Second).Should(Succeed())
+		g.Eventually(func() error { return increment(key) }).WithTimeout(30 * time.Second).Should(Succeed())
 	}
 }
 
@@ -191,7 +191,7 @@ func TestClusterFindsNewOwner(t *testing.T) {
 		g.Expect(c.Client(node).Do(ctx, "CLUSTER", "FORGET", id).Err()).To(Succeed())
 	}
 	g.Expect(c.Client(c.Nodes[1]).Do(ctx, "CLUSTER", "ADDSLOTSRANGE", 0, 5460).Err()).To(Succeed())
-	g.Eventually(func() error { return client.Incr(ctx, key).Err() }).WithTimeout(20 * time.Second).
+	g.Eventually(func() error { return client.Incr(ctx, key).Err() }).WithTimeout(30 * time.Second).
 		Should(Succeed())
 	g.Expect(c.Client(c.Nodes[1]).Get(ctx, key).Val()).To(Equal("1"), "on the new owner")
 }
@@ -209,6 +209,6 @@ func TestClusterConnectsOnceRedisStarts(t *testing.T) {
 	for _, node := range c.Nodes {
 		node.Start()
 	}
-	g.Eventually(func() error { return client.Incr(t.Context(), key).Err() }).WithTimeout(20 * time.Second).
+	g.Eventually(func() error { return client.Incr(t.Context(), key).Err() }).WithTimeout(30 * time.Second).
 		Should(Succeed())
 }

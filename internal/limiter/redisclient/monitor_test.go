@@ -79,13 +79,13 @@ func TestMonitorLogsChangesOnly(t *testing.T) {
 	g.Expect(up()).To(BeZero())
 	g.Consistently(log.lines, "2500ms").Should(HaveLen(1), "one line, however often it asks")
 	server.Start()
-	g.Eventually(up, "10s").Should(Equal(1.0))
+	g.Eventually(up, "30s").Should(Equal(1.0))
 	g.Expect(log.lines()).To(HaveLen(2))
 	g.Expect(log.lines()[1]).To(And(ContainSubstring("Redis is available"), ContainSubstring("redis 7.")))
 	server.Pause()
-	g.Eventually(up, "10s").Should(BeZero())
+	g.Eventually(up, "30s").Should(BeZero())
 	server.Resume()
-	g.Eventually(up, "10s").Should(Equal(1.0))
+	g.Eventually(up, "30s").Should(Equal(1.0))
 	g.Expect(log.lines()).To(HaveLen(4))
 }
 
@@ -93,7 +93,7 @@ func TestMonitorExportsConnections(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	_, up, registry := startMonitor(t, testenv.StartRedis(t).URL)
-	g.Eventually(up, "10s").Should(Equal(1.0))
+	g.Eventually(up, "30s").Should(Equal(1.0))
 	g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
 		# HELP weir_redis_connections Open connections to Redis.
 		# TYPE weir_redis_connections gauge
@@ -111,10 +111,10 @@ func TestMonitorOfAClusterNeedsEveryMaster(t *testing.T) {
 	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)
 	log, up, _ := startMonitor(t, cluster.URL)
-	g.Eventually(up, "10s").Should(Equal(1.0))
+	g.Eventually(up, "30s").Should(Equal(1.0))
 	g.Expect(log.lines()).To(ConsistOf(ContainSubstring("redis 7.")))
 	cluster.Nodes[1].Stop()
-	g.Eventually(up, "10s").Should(BeZero())
+	g.Eventually(up, "30s").Should(BeZero())
 }
 
 func TestMonitorOfSentinels(t *testing.T) {
@@ -128,10 +128,10 @@ func testMonitorOfSentinels(t *testing.T, options testenv.SentinelOptions, versi
 	g := NewWithT(t)
 	s := testenv.StartRedisSentinel(t, options)
 	log, up, _ := startMonitor(t, s.URL)
-	g.Eventually(up, "10s").Should(Equal(1.0))
+	g.Eventually(up, "30s").Should(Equal(1.0))
 	g.Expect(log.lines()).To(ConsistOf(ContainSubstring(version)))
 	s.Nodes[0].Stop()
-	g.Eventually(up, "10s").Should(BeZero())
+	g.Eventually(up, "30s").Should(BeZero())
 	g.Eventually(up, failoverTime).Should(Equal(1.0))
 }
 

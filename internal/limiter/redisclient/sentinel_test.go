@@ -19,7 +19,7 @@ import (
 )
 
 // failoverTime is how long a failover may take on a busy machine.
-const failoverTime = 20 * time.Second
+const failoverTime = time.Minute
 
 func increment(ctx context.Context, client redis.UniversalClient) error {
 	return client.Incr(ctx, "k").Err()

@@ -152,7 +152,7 @@ func (s *blockingStore) startInOrder(g *WithT, ctx context.Context, calls []*quo
 	started := make([]<-chan answer, len(calls))
 	for i, call := range calls {
 		started[i] = s.start(ctx, call)
-		g.Eventually(s.queued, "5s", "100us").Should(Equal(i + 1))
+		g.Eventually(s.queued, "30s", "100us").Should(Equal(i + 1))
 	}
 	return started
 }

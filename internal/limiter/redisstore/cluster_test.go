@@ -120,7 +120,7 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 					reply, err := store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Peek: true}}})
 					g.Expect(err).NotTo(HaveOccurred())
 					return reply.Entries[0].Limits[0].Used
-				}, "5s").Should(Equal(spent[key]), string(key))
+				}, "30s").Should(Equal(spent[key]), string(key))
 			}
 			g.Expect(spent[keys[0]]).To(BeNumerically("~", 50, 1), "the tenant's whole quota and no more")
 		})
@@ -259,7 +259,7 @@ func TestClusterReservationsWhileSlotsMove(t *testing.T) {
 			for _, node := range nodes {
 				for _, key := range s.Keys {
 					spent := s.Spent.Load()
-					g.Eventually(s.Spent.Load, "10s").Should(BeNumerically(">", spent), "streams while the slot has an owner")
+					g.Eventually(s.Spent.Load, "30s").Should(BeNumerically(">", spent), "streams while the slot has an owner")
 					cluster.Migrate(cluster.Slot("{"+string(key)+"}"), node)
 				}
 			}
@@ -300,7 +300,7 @@ func TestClusterNodesHaveBreakersOfTheirOwn(t *testing.T) {
 	g.Expect(causes(works)).NotTo(Equal(quota.CauseBreaker))
 	cluster.Nodes[0].Resume()
 	for _, key := range []quota.Key{hung, works} {
-		g.Eventually(func() quota.Cause { return causes(key) }, "10s").Should(BeEmpty())
+		g.Eventually(func() quota.Cause { return causes(key) }, "30s").Should(BeEmpty())
 	}
 }
 
@@ -320,9 +320,9 @@ func TestClusterThatIsDownAtTheStart(t *testing.T) {
 		_, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
 		return causeIn(err)
 	}
-	g.Eventually(cause, "10s").Should(Equal(quota.CauseBreaker))
+	g.Eventually(cause, "30s").Should(Equal(quota.CauseBreaker))
 	for _, node := range cluster.Nodes {
 		node.Resume()
 	}
-	g.Eventually(cause, "10s").Should(BeEmpty())
+	g.Eventually(cause, "30s").Should(BeEmpty())
 }

@@ -101,7 +101,7 @@ func failToSave(t *testing.T, admin *redis.Client) {
 	g.Expect(admin.ConfigSet(t.Context(), "dir", gone).Err()).To(Succeed())
 	g.Expect(os.Remove(gone)).To(Succeed())
 	g.Expect(admin.BgSave(t.Context()).Err()).To(Succeed())
-	g.Eventually(func() string { return admin.Info(t.Context(), "persistence").Val() }, "10s").Should(ContainSubstring("rdb_last_bgsave_status:err"))
+	g.Eventually(func() string { return admin.Info(t.Context(), "persistence").Val() }, "30s").Should(ContainSubstring("rdb_last_bgsave_status:err"))
 }
 
 func doAll(t *testing.T, client *redis.Client, command []string) error {
@@ -159,7 +159,7 @@ func TestConditionsOfServersOpenTheBreaker(t *testing.T) {
 				if c.inFlight != nil {
 					<-ended
 				}
-				g.Eventually(ask, "10s").Should(BeEmpty())
+				g.Eventually(ask, "30s").Should(BeEmpty())
 			})
 		}
 	}

@@ -68,7 +68,7 @@ queue_rejections_total a:1 0
 round_trip_duration_seconds a:1 6
 `))
 	f.err.Store(nil)
-	g.Eventually(func() string { return exposition(t, m) }, "10s").Should(ContainSubstring("breaker_open a:1 0"))
+	g.Eventually(func() string { return exposition(t, m) }, "30s").Should(ContainSubstring("breaker_open a:1 0"))
 }
 
 func TestMetricsOfAFullQueue(t *testing.T) {
@@ -82,12 +82,12 @@ func TestMetricsOfAFullQueue(t *testing.T) {
 	for range 2 * maxQueued {
 		go func() { causes <- f.ask(t.Context(), time.Hour) }()
 	}
-	g.Eventually(func() string { return exposition(t, m) }, "10s").Should(ContainSubstring("queue_length a:1 %d\n", maxQueued))
+	g.Eventually(func() string { return exposition(t, m) }, "30s").Should(ContainSubstring("queue_length a:1 %d\n", maxQueued))
 	close(admit)
 	rejected := 0
 	for range 2 * maxQueued {
 		var cause quota.Cause
-		g.Eventually(causes, "10s").Should(Receive(&cause))
+		g.Eventually(causes, "30s").Should(Receive(&cause))
 		if cause == quota.CauseQueue {
 			rejected++
 		}

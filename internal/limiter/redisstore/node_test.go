@@ -87,10 +87,10 @@ func TestBreakerStopsAskingAndAProbeStartsAgain(t *testing.T) {
 		g.Expect(f.ask(t.Context(), time.Minute)).To(Equal(quota.CauseBreaker))
 	}
 	g.Expect(f.sent.Load()).To(Equal(int64(maxFailures)), "the node is not asked any more")
-	g.Eventually(f.probes.Load, "10s").Should(BeNumerically(">=", 2), "probes continue")
+	g.Eventually(f.probes.Load, "30s").Should(BeNumerically(">=", 2), "probes continue")
 	g.Expect(f.ask(t.Context(), time.Minute)).To(Equal(quota.CauseBreaker), "after a failed probe")
 	f.err.Store(nil)
-	g.Eventually(func() quota.Cause { return f.ask(t.Context(), time.Minute) }, "10s").Should(BeEmpty())
+	g.Eventually(func() quota.Cause { return f.ask(t.Context(), time.Minute) }, "30s").Should(BeEmpty())
 	stopped := f.probes.Load()
 	f.err.Store(&quota.StoreError{Cause: quota.CauseConnection, Err: errors.New("refused")})
 	g.Expect(f.ask(t.Context(), time.Minute)).To(Equal(quota.CauseConnection), "one failure does not open it again")
@@ -119,7 +119,7 @@ func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 		deadline, _ := ctx.Deadline()
 		g.Expect(time.Until(deadline)).To(BeNumerically(">", fakeTimeout/2), "the batch has the whole timeout")
 		for _, p := range batch {
-			g.Eventually(p.isFinished.Load, "10s").Should(BeTrue(), "its caller is gone")
+			g.Eventually(p.isFinished.Load, "30s").Should(BeTrue(), "its caller is gone")
 		}
 		return send(ctx, batch)
 	}
@@ -175,13 +175,13 @@ func TestAFullQueueRefuses(t *testing.T) {
 		go func() { causes <- f.ask(t.Context(), time.Hour) }()
 	}
 	var first quota.Cause
-	g.Eventually(causes, "10s").Should(Receive(&first))
+	g.Eventually(causes, "30s").Should(Receive(&first))
 	g.Expect(first).To(Equal(quota.CauseQueue))
 	close(admit)
 	counts := map[quota.Cause]int{first: 1}
 	for range 2*maxQueued - 1 {
 		var cause quota.Cause
-		g.Eventually(causes, "10s").Should(Receive(&cause))
+		g.Eventually(causes, "30s").Should(Receive(&cause))
 		counts[cause]++
 	}
 	g.Expect(counts[""]).To(BeNumerically(">=", maxQueued))

@@ -93,7 +93,7 @@ func TestLateProbeDoesNotCloseTheBreaker(t *testing.T) {
 	for range maxFailures {
 		g.Expect(f.ask(t.Context(), time.Minute)).To(Equal(quota.CauseTimeout))
 	}
-	g.Eventually(f.probes.Load, "10s").Should(BeNumerically(">", 2))
+	g.Eventually(f.probes.Load, "30s").Should(BeNumerically(">", 2))
 	g.Expect(f.isDown()).To(BeTrue())
 }
 
@@ -115,8 +115,8 @@ func TestSlowNodeDoesNotFlap(t *testing.T) {
 	}
 	g.Eventually(ask).Should(BeEmpty())
 	proxy.delay.Store(int64(200 * time.Millisecond))
-	g.Eventually(ask, "10s").Should(Equal(quota.CauseBreaker))
+	g.Eventually(ask, "30s").Should(Equal(quota.CauseBreaker))
 	g.Consistently(ask, "1s").Should(Equal(quota.CauseBreaker))
 	proxy.delay.Store(0)
-	g.Eventually(ask, "10s").Should(BeEmpty())
+	g.Eventually(ask, "30s").Should(BeEmpty())
 }

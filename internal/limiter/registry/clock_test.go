@@ -53,7 +53,7 @@ func TestReplicasKnowTheTimeOfRedis(t *testing.T) {
 	<-l.done
 	c.redis.Pause()
 	for _, clock := range clocks {
-		c.Eventually(clock.Now).WithTimeout(20 * time.Second).Should(BeTemporally(">=", exception.Until()))
+		c.Eventually(clock.Now).WithTimeout(30 * time.Second).Should(BeTemporally(">=", exception.Until()))
 		c.Expect(time.Now()).To(BeTemporally("~", exception.Until(), time.Second), "this machine has the clock of Redis")
 	}
 }

@@ -20,7 +20,7 @@ func newRedisCluster(tb testing.TB) (*cluster, *testenv.RedisCluster) {
 	tb.Helper()
 	nodes := testenv.StartRedisCluster(tb)
 	c := newClusterBy(tb, func() (redis.UniversalClient, error) { return redisclient.New(nodes.URL, 5*time.Second) })
-	c.SetDefaultEventuallyTimeout(20 * time.Second)
+	c.SetDefaultEventuallyTimeout(30 * time.Second)
 	return c, nodes
 }
 

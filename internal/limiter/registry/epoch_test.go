@@ -16,8 +16,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// restoreTimeout bounds the time until a lost registry is published again.
-const restoreTimeout = 2 * time.Second
+// restoredWithin is the promised time until a lost registry is published again, on a machine that is not busy.
+const restoredWithin = 2 * time.Second
 
 func TestWipedRegistryIsPublishedAgain(t *testing.T) {
 	t.Parallel()
@@ -27,19 +27,28 @@ func TestWipedRegistryIsPublishedAgain(t *testing.T) {
 	for _, r := range []*replica{a, b} {
 		c.Eventually(r.plans).Should(Equal(10))
 	}
+	// How long the same takes for an edit shows how busy the machine is.
+	edited := time.Now()
+	c.Expect(l.Set(t.Context(), makePlan("control", 1), plan.SetOptions{})).To(Succeed())
+	for _, r := range []*replica{a, b} {
+		c.Eventually(r.plans).Should(Equal(11))
+	}
+	control := time.Since(edited)
 	for range 3 {
 		before := c.header()
 		c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
-		c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(restoreTimeout).
+		wiped := time.Now()
+		c.Eventually(func() epoch { return c.header().epoch }).
 			ShouldNot(Or(BeEmpty(), Equal(before.epoch)))
 		after := c.header()
 		c.Expect(after.epoch.owner()).To(Equal(testOwner))
 		c.Expect(after.epoch.stamp()).To(BeNumerically(">", before.epoch.stamp()))
 		c.Expect(after.revision).To(Equal(before.revision+1), "one revision for all plans")
 		for _, r := range []*replica{a, b} {
-			c.Eventually(r.revision).WithTimeout(restoreTimeout).Should(Equal(after.revision))
+			c.Eventually(r.revision).Should(Equal(after.revision))
 			c.Expect(r.fewestPlans()).To(Equal(10), "the replica never runs fewer plans")
 		}
+		c.Expect(time.Since(wiped)).To(BeNumerically("<", restoredWithin+100*control), "an edit takes %v", control)
 	}
 	c.Expect(testutil.ToFloat64(l.metrics.republishes)).To(BeEquivalentTo(4))
 }
@@ -58,10 +67,10 @@ func TestEqualPlansOfANewEpochAreNotRead(t *testing.T) {
 		return what, len(plans)
 	}
 	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
-	c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(restoreTimeout).ShouldNot(Or(BeEmpty(), Equal(before.epoch)))
+	c.Eventually(func() epoch { return c.header().epoch }).ShouldNot(Or(BeEmpty(), Equal(before.epoch)))
 	after := c.header()
 	c.Expect(after.digest).To(Equal(before.digest))
-	c.Eventually(a.revision).WithTimeout(restoreTimeout).Should(Equal(after.revision))
+	c.Eventually(a.revision).Should(Equal(after.revision))
 	what, plans := read(before.version)
 	c.Expect([]any{what, plans}).To(Equal([]any{readChanges, 0}))
 	what, plans = read(version{epoch: before.epoch, revision: before.revision, digest: "other"})
@@ -106,9 +115,9 @@ func TestRestoredBackupIsNotLoaded(t *testing.T) {
 				watchers = append(watchers, r)
 			}
 			c.restore(old)
-			c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(restoreTimeout).ShouldNot(Equal(before.epoch))
+			c.Eventually(func() epoch { return c.header().epoch }).ShouldNot(Equal(before.epoch))
 			for _, r := range watchers {
-				c.Eventually(r.revision).WithTimeout(restoreTimeout).Should(BeNumerically(">", before.revision))
+				c.Eventually(r.revision).Should(BeNumerically(">", before.revision))
 				c.Expect(r.fewestPlans()).To(Equal(2))
 				c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 			}
@@ -139,7 +148,7 @@ func TestBackupOfAnEarlierEpochIsNotLoaded(t *testing.T) {
 	_ = next.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})
 	_ = next.Set(t.Context(), makePlan("search", 6), plan.SetOptions{})
 	next.MarkSynced(c.tb.Context())
-	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(6))
+	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(6))
 	c.Expect(r.plans()).To(Equal(2))
 	c.Expect(r.threshold("shop/search")).To(BeEquivalentTo(6))
 }
@@ -171,7 +180,7 @@ func TestOtherHistoryIsNotLoaded(t *testing.T) {
 	}
 	c.Expect(next.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
 	next.MarkSynced(c.tb.Context())
-	c.Eventually(r.threshold).WithArguments("shop/search").WithTimeout(restoreTimeout).Should(BeEquivalentTo(8))
+	c.Eventually(r.threshold).WithArguments("shop/search").Should(BeEquivalentTo(8))
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 	c.Eventually(r.isFollowing).Should(BeTrue())
 }
@@ -219,7 +228,7 @@ func TestEpochsRiseWhenTheClockIsSetBack(t *testing.T) {
 	c.Eventually(func() int64 { return c.client.HLen(t.Context(), c.scripts.keys[3]).Val() }).Should(BeEquivalentTo(1))
 
 	c.leadSynced(makePlan("login", 6))
-	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(6))
+	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(6))
 	c.Expect(c.header().epoch.stamp()).To(BeNumerically(">", before.epoch.stamp()))
 }
 
@@ -234,7 +243,7 @@ func TestEvictedRegistryIsNotLoadedAsEmpty(t *testing.T) {
 			c.Eventually(r.plans).Should(Equal(3))
 			before := c.header()
 			c.Expect(c.client.Del(t.Context(), c.scripts.keys[i]).Err()).To(Succeed())
-			c.Eventually(r.revision).WithTimeout(restoreTimeout).Should(BeNumerically(">", before.revision))
+			c.Eventually(r.revision).Should(BeNumerically(">", before.revision))
 			c.Expect(r.fewestPlans()).To(Equal(3))
 		})
 	}
@@ -296,7 +305,7 @@ func TestManyPlansAreOneRevision(t *testing.T) {
 	c.Eventually(r.plans).Should(Equal(len(plans)))
 
 	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
-	c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(restoreTimeout).ShouldNot(BeEmpty())
+	c.Eventually(func() epoch { return c.header().epoch }).ShouldNot(BeEmpty())
 	c.Expect(c.header().revision).To(BeEquivalentTo(2))
 	c.Eventually(r.revision).Should(BeEquivalentTo(2))
 	c.Expect(r.fewestPlans()).To(Equal(len(plans)))
@@ -339,7 +348,7 @@ func TestRedisRestartedEmptyIsFilled(t *testing.T) {
 	c.Expect(r.plans()).To(Equal(1))
 
 	c.redis.Start()
-	c.Eventually(r.plans).WithTimeout(restoreTimeout).Should(Equal(2))
+	c.Eventually(r.plans).Should(Equal(2))
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 	c.Expect(r.fewestPlans()).To(Equal(1))
 	c.Eventually(l.Err).Should(Succeed())

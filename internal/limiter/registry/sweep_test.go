@@ -72,7 +72,7 @@ func TestSweepLooksWithoutALock(t *testing.T) {
 		})
 	}()
 	<-asked
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c.Expect(l.Set(ctx, makePlan("set", 6), plan.SetOptions{})).To(Succeed(), "during the look")
 	close(answer)

@@ -47,7 +47,7 @@ func TestReplicaRejectsARevisionWhoseChangesAreLost(t *testing.T) {
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(5))
 
 	c.leadSynced(makePlan("login", 6), makePlan("search", 5))
-	c.Eventually(r.isFollowing).WithTimeout(restoreTimeout).Should(BeTrue())
+	c.Eventually(r.isFollowing).Should(BeTrue())
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 }
 
@@ -184,7 +184,7 @@ func TestCorruptedPlanIsRepaired(t *testing.T) {
 	late := c.watch("late")
 	c.Eventually(late.plans).Should(Equal(1), "the replica uses the valid plan")
 	c.Expect(testutil.ToFloat64(late.metrics.bad)).To(BeEquivalentTo(1))
-	c.Eventually(late.plans).WithTimeout(restoreTimeout).Should(Equal(2))
+	c.Eventually(late.plans).Should(Equal(2))
 	c.Expect(early.fewestPlans()).To(Equal(2))
 }
 
@@ -197,7 +197,7 @@ func TestReplicaAndLeaderStartWithoutRedis(t *testing.T) {
 	c.Expect(l.Set(t.Context(), makePlan("login", 5), plan.SetOptions{})).To(MatchError(ContainSubstring("redis: ")))
 	l.MarkSynced(c.tb.Context())
 	c.redis.Start()
-	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(5))
+	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(5))
 	c.Eventually(l.Err).Should(Succeed())
 }
 

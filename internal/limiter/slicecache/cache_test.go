@@ -92,7 +92,7 @@ func (w *world) heat(t *testing.T, replica int, p *quota.Policy, key quota.Key) 
 		_, fromSlice := w.check(t, replica, p, key, 1)
 		w.idle(replica)
 		return fromSlice
-	}, "20s", "1ms").Should(BeTrue())
+	}, "30s", "1ms").Should(BeTrue())
 	return checks
 }
 

@@ -64,7 +64,7 @@ func TestQuotaIsExactWhileSlotsMove(t *testing.T) {
 			for _, node := range nodes {
 				for _, key := range keys {
 					before := sliced.Load()
-					g.Eventually(sliced.Load, "10s").Should(BeNumerically(">", before+1000), "slices while the slot has an owner")
+					g.Eventually(sliced.Load, "30s").Should(BeNumerically(">", before+1000), "slices while the slot has an owner")
 					cluster.Migrate(cluster.Slot("{"+string(key)+"}"), node)
 				}
 			}

@@ -90,7 +90,7 @@ func ExpectUsed(t *testing.T, store Evaluator, policy *quota.Policy, key quota.K
 			t.Fatal(err)
 		}
 		return []int64{reply.Entries[0].Limits[0].Used, reply.Entries[0].Open}
-	}, "5s").Should(Equal([]int64{spent, 0}), "used, open holds")
+	}, "30s").Should(Equal([]int64{spent, 0}), "used, open holds")
 }
 
 // Lister is a Store that lists holds.

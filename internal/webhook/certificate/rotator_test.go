@@ -44,7 +44,7 @@ var (
 
 var _ = BeforeSuite(func() {
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(10 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	server = kube.StartAPIServer(GinkgoTB())
 	api = server.Client()
@@ -181,7 +181,7 @@ var _ = Describe("The certificate of the webhook", func() {
 			}
 			g.Expect(f.bundle(ctx)).NotTo(BeEmpty())
 			g.Expect(bytes.Contains(f.bundle(ctx), ca)).To(BeFalse(), "the first CA has expired")
-		}).WithTimeout(20 * time.Second).Should(Succeed())
+		}).WithTimeout(30 * time.Second).Should(Succeed())
 		Expect(f.log.String()).NotTo(ContainSubstring("Failed to maintain the webhook certificate"))
 	}, NodeTimeout(30*time.Second))
 

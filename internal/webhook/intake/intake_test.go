@@ -56,7 +56,7 @@ func serve(t *testing.T, judged int, b bounds, next http.HandlerFunc) *served {
 	go func() { ended <- server.Start(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		NewWithT(t).Eventually(ended, "10s").Should(Receive(BeNil()))
+		NewWithT(t).Eventually(ended, "30s").Should(Receive(BeNil()))
 	})
 	NewWithT(t).Eventually(server.Addr).ShouldNot(BeEmpty())
 	return &served{Intake: in, t: t, address: server.Addr(), roots: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}}
@@ -115,6 +115,15 @@ func ok(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
 func TestSlowConnectionsDoNotDelayOtherSources(t *testing.T) {
 	g := NewWithT(t)
 	s := serve(t, 2, defaultBounds, ok)
+	slowest := func() (slowest time.Duration) {
+		for range 50 {
+			started := time.Now()
+			g.Expect(s.post(apiServer, strings.NewReader("{}"))).To(Equal(http.StatusOK))
+			slowest = max(slowest, time.Since(started))
+		}
+		return slowest
+	}
+	before := slowest()
 	for i := range 500 {
 		c := s.dial(pod)
 		if text := []string{"", "POST / HTTP/1.1\r\nHost: a\r\nX-", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4194304\r\n\r\n{"}[i%3]; text != "" {
@@ -122,15 +131,8 @@ func TestSlowConnectionsDoNotDelayOtherSources(t *testing.T) {
 		}
 	}
 	g.Eventually(s.rejections(reasonConnections)).Should(Equal(500 - 208))
-	var slowest time.Duration
-	for range 50 {
-		started := time.Now()
-		g.Expect(s.post(apiServer, strings.NewReader("{}"))).To(Equal(http.StatusOK))
-		slowest = max(slowest, time.Since(started))
-	}
-	t.Log("slowest:", slowest)
-	g.Expect(slowest).To(BeNumerically("<", time.Second))
-	g.Eventually(s.rejections(reasonIncomplete), "5s").Should(BeNumerically(">=", 8))
+	g.Expect(slowest()).To(BeNumerically("<", max(20*before, time.Second)), "without the connections: %v", before)
+	g.Eventually(s.rejections(reasonIncomplete), "30s").Should(BeNumerically(">=", 8))
 }
 
 // Slow bodies on 1,000 connections of ten addresses take at most 64 MiB.
@@ -162,7 +164,7 @@ func TestSlowBodiesTakeBoundedMemory(t *testing.T) {
 			return false
 		}
 		return true
-	}, "20s").Should(BeTrue(), "the bodies take the memory")
+	}, "30s").Should(BeTrue(), "the bodies take the memory")
 	added := memory() - before
 	t.Log("MiB added:", added>>20)
 	g.Expect(added).To(BeNumerically("<", 64<<20))

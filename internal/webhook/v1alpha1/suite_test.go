@@ -49,7 +49,7 @@ var (
 var _ = BeforeSuite(func() {
 	log.SetLogger(logr.Discard())
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(10 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	server = kube.StartAPIServer(GinkgoTB())
 	server.Config.WarningHandler = &received

@@ -6,12 +6,13 @@ package system
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 func newTestEnvironment(t *testing.T) *Environment {
@@ -115,14 +116,14 @@ func TestOverlay(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
 	g.Expect(os.WriteFile(source, []byte("package main\n\nimport \"time\"\n\nfunc main() { println(time.Now().UnixMilli()) }\n"), 0o600)).To(Succeed())
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", program, source).CombinedOutput()
+	output, err := testenv.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", program, source).CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(output))
 	g.Expect(hasOffset(program)).To(BeTrue())
 	g.Expect(hasOffset("/bin/sh")).To(BeFalse())
 	for _, offset := range []time.Duration{0, time.Hour, -1500 * time.Millisecond} {
 		env, err := goOffset(program, []time.Duration{offset}, 0)
 		g.Expect(err).NotTo(HaveOccurred())
-		run := exec.CommandContext(t.Context(), program)
+		run := testenv.CommandContext(t.Context(), program)
 		run.Env = env
 		begin := time.Now()
 		output, err := run.CombinedOutput()
