@@ -216,13 +216,13 @@ func TestCheckDuringARollout(t *testing.T) {
 		"two pods terminate":      {append([]runtime.Object{aged("c", no, time.Hour, ends(time.Second)), aged("d", yes, time.Hour, ends(time.Second))}, settled...), noLeader, []string{"pods ok", "leader under way"}, "2 of 2 that decide are ready"},
 		"a pod was evicted":       {append([]runtime.Object{aged("c", no, time.Hour, evicted)}, settled...), noLeader, []string{"pods ok", "leader failed"}, "2 of 2"},
 		"a pod cannot terminate":  {append([]runtime.Object{aged("c", no, time.Hour, ends(-time.Hour))}, settled...), noLeader, []string{"pods ok", "leader failed"}, "2 of 2"},
-		"a pod starts":            {append([]runtime.Object{aged("c", no, time.Second, waits("ContainerCreating"))}, settled...), behind, []string{"pods under way", "policies under way"}, "2 of 3 that decide are ready in weir-system, 1 start"},
+		"a pod starts":            {append([]runtime.Object{aged("c", no, 0, waits("ContainerCreating"))}, settled...), behind, []string{"pods under way", "policies under way"}, "2 of 3 that decide are ready in weir-system, 1 start"},
 		"a pod does not start":    {append([]runtime.Object{aged("c", no, 10*time.Minute)}, settled...), behind, []string{"pods failed", "policies failed"}, "2 of 3"},
-		"its image is missing":    {append([]runtime.Object{aged("c", no, time.Second, waits("ImagePullBackOff"))}, settled...), noLeader, []string{"pods failed", "leader failed"}, "2 of 3"},
-		"it crashed":              {append([]runtime.Object{aged("c", no, time.Second, restarted)}, settled...), noLeader, []string{"pods failed"}, "2 of 3"},
-		"the last one is ready":   {append([]runtime.Object{aged("c", yes, time.Second)}, settled...), noLeader, []string{"pods ok", "leader under way"}, "3 of 3"},
+		"its image is missing":    {append([]runtime.Object{aged("c", no, 0, waits("ImagePullBackOff"))}, settled...), noLeader, []string{"pods failed", "leader failed"}, "2 of 3"},
+		"it crashed":              {append([]runtime.Object{aged("c", no, 0, restarted)}, settled...), noLeader, []string{"pods failed"}, "2 of 3"},
+		"the last one is ready":   {append([]runtime.Object{aged("c", yes, 0)}, settled...), noLeader, []string{"pods ok", "leader under way"}, "3 of 3"},
 		"it was ready before":     {settled, noLeader, []string{"pods ok", "leader failed"}, "2 of 2"},
-		"an invalid policy stays": {append([]runtime.Object{aged("c", yes, time.Second)}, settled...), invalid, []string{"policies failed"}, "InvalidSpec"},
+		"an invalid policy stays": {append([]runtime.Object{aged("c", yes, 0)}, settled...), invalid, []string{"policies failed"}, "InvalidSpec"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, r := NewWithT(t), &report{}
@@ -251,7 +251,7 @@ func TestCheckFailsWhileARolloutOutlastsTheWait(t *testing.T) {
 // The pods of controllers alone count for a rollout, not as pods that decide.
 func TestCheckSeesTheRolloutOfControllers(t *testing.T) {
 	g, r := NewWithT(t), &report{}
-	controllers := aged("c", corev1.ConditionFalse, time.Second)
+	controllers := aged("c", corev1.ConditionFalse, 0)
 	controllers.Labels = map[string]string{"ratelimit.weir.dev/controllers": "true"}
 	kube := fake.NewClientset(aged("a", corev1.ConditionTrue, time.Hour), aged("b", corev1.ConditionTrue, time.Hour), controllers)
 	(&connection{weirNamespace: "weir-system"}).inspectPods(t.Context(), kube, r)

@@ -118,13 +118,30 @@ Policies of Namespaces that the account may not list: 2.
 	g.Expect(out).To(MatchJSON(topAnswer))
 }
 
+// interrupter is an output that interrupts the command once it contains a text twice.
+type interrupter struct {
+	bytes.Buffer
+	text      string
+	interrupt func()
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	n, err := i.Buffer.Write(p)
+	if strings.Count(i.String(), i.text) == 2 {
+		i.interrupt()
+	}
+	return n, err
+}
+
 // top --watch refreshes until it is interrupted, which is a success.
 func TestTopWatches(t *testing.T) {
 	g := NewWithT(t)
 	args := append([]string{"top", "--watch"}, serve(t, topAnswer)...)
-	ctx, interrupt := context.WithTimeout(t.Context(), watchPeriod+time.Second)
+	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
 	defer interrupt()
-	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
+	stdout := &interrupter{text: "(total)", interrupt: interrupt}
+	streams, _, _, stderr := genericiooptions.NewTestIOStreams()
+	streams.Out = stdout
 	g.Expect(run(ctx, args, streams)).To(Equal(0), stderr.String())
 	g.Expect(strings.Count(stdout.String(), "(total)")).To(Equal(2))
 	g.Expect(stdout.String()).NotTo(ContainSubstring("\x1b"), "not a terminal")

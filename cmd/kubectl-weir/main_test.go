@@ -4,57 +4,83 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
+	"log/slog"
+	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
+	"github.com/weir-dev/weir/internal/standalone"
 	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 var errNo = errors.New("no")
 
-// standalone is a weir standalone with the sample policies.
-type standalone struct {
+// storeTimeout is longer than any pause of a busy machine.
+const storeTimeout = time.Minute
+
+// instance is a Weir in this process, with the sample policies.
+type instance struct {
 	t     *testing.T
-	flags []string // that reach it
+	flags []string // that reach its operator port
 	url   string   // of its HTTP port
 	log   testenv.Log
 }
 
-func start(t *testing.T) *standalone {
+// start starts what `weir standalone` runs, with the token of its operators in a file.
+func start(t *testing.T) *instance {
 	t.Helper()
-	g, s, dir := NewWithT(t), &standalone{t: t}, t.TempDir()
-	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
-	token, address, door := filepath.Join(dir, "token"), testenv.FreeAddr(t), testenv.FreeAddr(t)
-	s.url = "http://" + door
-	g.Expect(os.WriteFile(token, []byte("secret\n"), 0o600)).To(Succeed())
-	s.flags = []string{"--address", "http://" + address, "--token-file", token, "-n", "shop"}
-	cmd := exec.Command(process.Weir(t), "standalone", "--policies", "../../config/samples", "--admin-token-file", token,
-		"--operator-address", address, "--http-address", door, "--grpc-address", "", "--metrics-address", "")
-	cmd.Stderr = &s.log
-	g.Expect(cmd.Start()).To(Succeed())
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	})
-	g.Eventually(func() error {
-		response, err := http.Get("http://" + address + "/healthz")
-		if err == nil {
-			_ = response.Body.Close()
-		}
-		return err
-	}, "20s").Should(Succeed())
+	g, s := NewWithT(t), &instance{t: t}
+	options, token := s.options("secret\n")
+	authorizer, err := httpapi.NewTokenFile(token)
+	g.Expect(err).NotTo(HaveOccurred())
+	options.Authorizer, options.Version, options.Console, options.Expiry = authorizer, "devel", true, tlsfiles.NewExpiry(options.Registry)
+	e, err := standalone.New(t.Context(), standalone.Options{Options: options, Policies: []string{edited(t)}})
+	g.Expect(err).NotTo(HaveOccurred())
+	s.run(e.Run)
 	return s
+}
+
+// options sets the address of the instance, and returns its options and the path of the file with the token.
+func (s *instance) options(token string) (options endpoint.Options, tokenFile string) {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	s.t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
+	tokenFile = filepath.Join(dir, "token")
+	NewWithT(s.t).Expect(os.WriteFile(tokenFile, []byte(token), 0o600)).To(Succeed())
+	door, operator := testenv.FreeAddr(s.t), testenv.FreeAddr(s.t)
+	s.url, s.flags = "http://"+door, []string{"--address", "http://" + operator, "--token-file", tokenFile, "-n", "shop"}
+	return endpoint.Options{
+		RedisPrefix: "weir:", StoreTimeout: storeTimeout, HTTPAddress: door, OperatorAddress: operator,
+		Observe: true, LocalKeys: 1000, ReplicaName: "me",
+		Door:   limiter.DoorOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		Logger: slog.New(slog.NewJSONHandler(&s.log, nil)), Registry: prometheus.NewRegistry(),
+	}, tokenFile
+}
+
+// run runs the endpoint until the test ends, and waits until it answers.
+func (s *instance) run(run func(context.Context) error) {
+	s.t.Helper()
+	ended, ctx := make(chan error, 1), s.t.Context()
+	go func() { ended <- run(ctx) }()
+	s.t.Cleanup(func() { NewWithT(s.t).Eventually(ended, "1m").Should(Receive(BeNil())) })
+	NewWithT(s.t).Eventually(func() int {
+		code, _, _ := command(s.t, append([]string{"blocks"}, s.flags...)...)
+		return code
+	}, "1m").Should(Equal(0), s.log.String)
 }
 
 // command runs the command line and returns the exit code and the output.
@@ -65,8 +91,8 @@ func command(t *testing.T, args ...string) (code int, out, complaint string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// succeed runs the command against the process and returns its output.
-func (s *standalone) succeed(args ...string) string {
+// succeed runs the command against the instance and returns its output.
+func (s *instance) succeed(args ...string) string {
 	s.t.Helper()
 	code, out, complaint := command(s.t, append(args, s.flags...)...)
 	NewWithT(s.t).Expect(code).To(Equal(0), complaint)

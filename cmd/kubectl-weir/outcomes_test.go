@@ -23,10 +23,9 @@ type outcomeOf struct {
 // outcomesOf are the outcomes of one command.
 type outcomesOf struct{ nothingThere, notMeant, done outcomeOf }
 
-// outcomes returns the outcomes of all commands, in an order in which they can be tried against one process: "done"
-// prepares what others find. shadow, enforce, groups and raise change a cluster, wire and exceptions read one:
-// TestShadowAndEnforce, TestGroupsOfACluster, TestRaiseAndPrune and TestWire have their success, and
-// TestProbeOfAWiredURL has the success of probe.
+// outcomes returns the outcomes of all commands, in an order in which they can be tried against one instance: "done"
+// prepares what others find. shadow, enforce, groups and raise change a cluster, wire and exceptions read one: the
+// tests of test/plugin have their success.
 func outcomes(t *testing.T) map[string]outcomesOf {
 	t.Helper()
 	g, dir := NewWithT(t), t.TempDir()
@@ -89,7 +88,7 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 			outcomeOf{[]string{"check"}, 0, "ok           decisions"},
 		},
 		"diff": {
-			outcomeOf{[]string{"diff", "-f", "../../config/samples"}, 0, "shop/login: no difference"},
+			outcomeOf{[]string{"diff", "-f", edited(t)}, 0, "shop/login: no difference"},
 			outcomeOf{[]string{"diff", "-f", "/no/such/file"}, 3, "no such file"},
 			outcomeOf{[]string{"diff", "-f", valid}, 1, "shop/new: new"},
 		},
@@ -111,27 +110,27 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 		"shadow": {
 			outcomeOf{[]string{"shadow", "login", "--for", "1h", "--address", ""}, 1, "names no cluster"},
 			outcomeOf{[]string{"shadow", "login", "--for", "25h"}, 2, "must be 1s to 24h"},
-			outcomeOf{},
+			outcomeOf{}, // TestShadowAndEnforce of test/plugin
 		},
 		"groups": {
 			outcomeOf{[]string{"groups", "list", "--address", ""}, 1, "names no cluster"},
 			outcomeOf{[]string{"groups", "import", log}, 2, "--group: give the name of the group"},
-			outcomeOf{},
+			outcomeOf{}, // TestGroupsOfACluster of test/plugin
 		},
 		"enforce": {
 			outcomeOf{[]string{"enforce", "login", "--address", ""}, 1, "names no cluster"},
 			outcomeOf{[]string{"enforce", "login", "user-42"}, 2, "accepts 1 arg(s), received 2"},
-			outcomeOf{},
+			outcomeOf{}, // TestShadowAndEnforce of test/plugin
 		},
 		"raise": {
 			outcomeOf{[]string{"raise", "login", "user-42", "--limit", "burst=50", "--for", "1h", "--address", ""}, 1, "names no cluster"},
 			outcomeOf{[]string{"raise", "login", "user-42", "--limit", "burst", "--for", "1h"}, 2, "must be LIMIT=NUMBER"},
-			outcomeOf{}, // TestRaiseAndPrune
+			outcomeOf{}, // TestRaiseAndPrune of test/plugin
 		},
 		"exceptions": {
 			outcomeOf{[]string{"exceptions", "--address", ""}, 1, "names no cluster"},
 			outcomeOf{[]string{"exceptions", "prune", "login"}, 2, `unknown command "login"`},
-			outcomeOf{}, // TestRaiseAndPrune
+			outcomeOf{}, // TestRaiseAndPrune of test/plugin
 		},
 		"access": {
 			outcomeOf{[]string{"access"}, 2, `--role "": must be inspect or operator`},
@@ -141,7 +140,7 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 		"wire": {
 			outcomeOf{[]string{"wire", "gateway/public"}, 1, "names no cluster"},
 			outcomeOf{[]string{"wire", "public"}, 2, "must be gateway/NAME"},
-			outcomeOf{}, // TestWire
+			outcomeOf{}, // TestWire of test/plugin
 		},
 		"probe": {
 			outcomeOf{[]string{"probe", "http://127.0.0.1:1/"}, 1, "the URL does not answer"},
@@ -190,8 +189,8 @@ func TestOutcomesOfEveryCommand(t *testing.T) {
 	}
 }
 
-// try runs the command line. Flags of it replace those that reach the process.
-func (s *standalone) try(t *testing.T, o outcomeOf) {
+// try runs the command line. Flags of it replace those that reach the instance.
+func (s *instance) try(t *testing.T, o outcomeOf) {
 	t.Helper()
 	g := NewWithT(t)
 	flags := s.flags

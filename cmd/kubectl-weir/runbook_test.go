@@ -5,14 +5,13 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // section returns the text of a page under the heading, up to the next one.
@@ -49,61 +48,10 @@ func TestStepsWithoutThePlugin(t *testing.T) {
 	script := strings.Join(shellLines(section(t, "runbook.md", "### Without the plugin")), "\n")
 	g.Expect(strings.Count(script, "curl")).To(Equal(4), script)
 	script = strings.ReplaceAll(script, "localhost:8080", strings.TrimPrefix(s.url, "http://"))
-	cmd := exec.CommandContext(t.Context(), "bash", "-euc", script)
+	cmd := testenv.CommandContext(t.Context(), "bash", "-euc", script)
 	cmd.Env = append(os.Environ(), "weir="+s.flags[1], "token=token")
 	out, err := cmd.CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(out))
 	g.Expect(string(out)).To(MatchRegexp(`(?s)"blocked":true,"blockedBy":"burst".*\{"found":true\}.*HTTP/1.1 429.*"reason":"LimitExceeded".*\{"found":true\}`))
 	g.Expect(s.logIn("user-42", "192.0.2.1")).To(Equal("Blocked"), "the last step blocks the key")
-}
-
-// kubectl runs kubectl against the API server of KUBECONFIG and returns its output.
-func kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), kube.Kubectl(t), args...).CombinedOutput()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(out))
-	return string(out)
-}
-
-// A broken edit: the page shows the generation in force and the reason, and the client is limited by the last good
-// plan until the policy is repaired.
-func TestBrokenEditIsAsPrinted(t *testing.T) {
-	g := NewWithT(t)
-	_, url := startManager(t)
-	s := &standalone{t: t, url: url}
-	sample, err := os.ReadFile("../../config/samples/login-abuse.yaml")
-	g.Expect(err).NotTo(HaveOccurred())
-	file := filepath.Join(t.TempDir(), "login.yaml")
-	apply := func(condition string, replacements ...string) {
-		t.Helper()
-		text := strings.NewReplacer(replacements...).Replace(string(sample))
-		if len(replacements) > 0 {
-			g.Expect(text).NotTo(Equal(string(sample)), "something was replaced")
-		}
-		g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
-		kubectl(t, "apply", "-f", file)
-		kubectl(t, "wait", "-n", "shop", "--for=condition="+condition, "rlpol/login", "--timeout=30s")
-	}
-	apply("Ready")
-	apply("Stalled", `paths: ["/login"]`, `paths: ["/login//x"]`, "threshold: 5", "threshold: 50")
-	for _, page := range []string{"runbook.md", "spec/ratelimitpolicy.md"} {
-		printed := false
-		for _, b := range consoleBlocks(t, page) {
-			for _, step := range b.steps {
-				args, isGet := strings.CutPrefix(step.command, "kubectl get rlpol login ")
-				if isGet && strings.HasSuffix(args, "-o wide") {
-					got := kubectl(t, append([]string{"get", "rlpol", "login"}, strings.Fields(args)...)...)
-					g.Expect(isSame(got, step.output)).To(BeTrue(), page+"\n"+got)
-					printed = true
-				}
-			}
-		}
-		g.Expect(printed).To(BeTrue(), page)
-	}
-	s.attack("user-42", "192.0.2.1") // five attempts, as in the plan in force
-
-	apply("Ready", "threshold: 5", "threshold: 50")
-	for range 10 {
-		g.Expect(s.logIn("user-43", "192.0.2.1")).To(Equal("Allowed"), "the repaired plan is in force")
-	}
 }
