@@ -1,10 +1,9 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package plugin_test
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -12,8 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/kube"
 )
+
+// accountLabel is the label of the ServiceAccounts whose tokens the plugin takes.
+const accountLabel = "ratelimit.weir.dev/access"
 
 // accessObjects returns the objects of the text by kind, Namespace and name, without the labels that
 // the chart gives to all its objects and the names of the Deployments.
@@ -43,7 +46,7 @@ func accessObjects(t *testing.T, text string) map[string]any {
 // The command prints what the chart renders.
 func TestAccessPrintsWhatTheChartRenders(t *testing.T) {
 	g := NewWithT(t)
-	chart, err := exec.CommandContext(t.Context(), kube.Helm(t), "template", "edge", "../../charts/weir", "--namespace", "limits", "--kube-version", kube.Version(t),
+	chart, err := testenv.CommandContext(t.Context(), kube.Helm(t), "template", "edge", "../../charts/weir", "--namespace", "limits", "--kube-version", kube.Version(t),
 		"--show-only", "templates/access.yaml", "--set", "redis.url=redis://redis:6379,access[0].name=support,access[0].role=operator,access[0].reveal=true,"+
 			"access[0].namespaces={shop},access[0].subjects[0].kind=User,access[0].subjects[0].name=jane,access[0].subjects[1].kind=Group,access[0].subjects[1].name=sre").Output()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -53,25 +56,4 @@ func TestAccessPrintsWhatTheChartRenders(t *testing.T) {
 	want := accessObjects(t, string(chart))
 	g.Expect(want).To(HaveLen(6))
 	g.Expect(accessObjects(t, out)).To(Equal(want))
-}
-
-// Without subjects there is no role for the account's tokens.
-func TestAccessWithoutSubjects(t *testing.T) {
-	g := NewWithT(t)
-	code, out, complaint := command(t, "access", "--role", "inspect", "-n", "shop")
-	g.Expect(code).To(Equal(0), complaint)
-	g.Expect(accessObjects(t, out)).To(And(HaveLen(2), HaveKey("ServiceAccount weir-system/on-call"), HaveKey("RoleBinding shop/weir-on-call-inspect")))
-
-	for want, args := range map[string][]string{
-		`--role "admin": must be inspect or operator`:             {"--role", "admin"},
-		"--reveal: needs --role operator":                         {"--role", "inspect", "--reveal"},
-		`--name "On Call": a lowercase RFC 1123 label`:            {"--role", "inspect", "--name", "On Call"},
-		`--name "weir": is the ServiceAccount of the pods`:        {"--role", "inspect", "--name", "weir"},
-		"--user, --group: must not be empty":                      {"--role", "inspect", "--user", ""},
-		`--weir-namespace "a/b": a lowercase RFC 1123 label must`: {"--role", "inspect", "--weir-namespace", "a/b"},
-	} {
-		code, _, complaint := command(t, append([]string{"access", "-n", "shop"}, args...)...)
-		g.Expect(code).To(Equal(2), want)
-		g.Expect(complaint).To(ContainSubstring(want))
-	}
 }

@@ -1,11 +1,10 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package plugin_test
 
 import (
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // ages are what kubectl prints as the age of an object of this test.
@@ -30,40 +29,26 @@ func TestTheTaskOfExceptions(t *testing.T) {
 	g.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
 	g.Expect(api.Create(t.Context(), policy)).To(Succeed())
 
-	blocks := consoleBlocks(t, "tasks/exceptions.md")
+	blocks := testenv.ConsoleBlocks(t, "tasks/exceptions.md")
 	g.Expect(len(blocks)).To(BeNumerically(">", 3))
 	for _, b := range blocks {
-		for _, step := range b.steps {
-			var words []string
-			for _, w := range word.FindAllString(step.command, -1) {
-				words = append(words, strings.Trim(w, "'"))
-			}
+		for _, step := range b.Steps {
+			words := step.Words()
 			g.Expect(words[0]).To(Equal("kubectl"))
 			var got string
 			if words[1] == "weir" {
 				code, out, complaint := command(t, words[2:]...)
-				want := exitSuccess
-				if strings.HasPrefix(step.output, "error: ") {
-					want = exitFailure
+				want := 0
+				if strings.HasPrefix(step.Output, "error: ") {
+					want = 1
 				}
-				g.Expect(code).To(Equal(want), step.command+"\n"+out+complaint)
+				g.Expect(code).To(Equal(want), step.Command+"\n"+out+complaint)
 				got = strings.Replace(out+complaint, "Waiting until every replica has loaded it.\n", "", 1)
 			} else {
-				out, err := exec.CommandContext(t.Context(), kube.Kubectl(t), words[1:]...).CombinedOutput()
-				g.Expect(err).NotTo(HaveOccurred(), string(out))
-				got = string(out)
+				got = kubectl(t, words[1:]...)
 			}
-			got, want := ages.ReplaceAllString(got, ""), ages.ReplaceAllString(step.output, "")
-			g.Expect(isSame(got, want)).To(BeTrue(), "$ %s\n%s\nThe page has:\n%s", step.command, got, want)
+			got, want := ages.ReplaceAllString(got, ""), ages.ReplaceAllString(step.Output, "")
+			g.Expect(testenv.IsSameOutput(got, want)).To(BeTrue(), "$ %s\n%s\nThe page has:\n%s", step.Command, got, want)
 		}
 	}
-}
-
-// The sample exception fits the sample policy.
-func TestTheSampleExceptionIsValid(t *testing.T) {
-	g := NewWithT(t)
-	code, out, complaint := command(t, "validate", "../../config/samples/api-quota.yaml", "../../config/samples/exceptions")
-	g.Expect(code).To(Equal(0), out+complaint)
-	g.Expect(out).To(ContainSubstring("0 errors"))
-	g.Expect(out).To(ContainSubstring("1 valid exception"))
 }

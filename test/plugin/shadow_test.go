@@ -1,55 +1,21 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package plugin_test
 
 import (
 	"encoding/json"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/kube"
-	"github.com/weir-dev/weir/internal/testenv/process"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
-
-// startManager starts an API server, whose kubeconfig becomes the default, and a manager with its
-// Redis. It returns a client of the API server and the URL of the manager.
-func startManager(t *testing.T) (api ctrlclient.Client, url string) {
-	t.Helper()
-	g, server, redis := NewWithT(t), kube.StartAPIServer(t), testenv.StartRedis(t)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	g.Expect(os.WriteFile(kubeconfig, server.Env.KubeConfig, 0o600)).To(Succeed())
-	t.Setenv("KUBECONFIG", kubeconfig)
-	address, log := testenv.FreeAddr(t), testenv.Log{}
-	manager := exec.Command(process.Weir(t), "manager", "--redis-url", redis.URL, "--kubeconfig", kubeconfig, "--tenancy", "Cluster",
-		"--http-address", address, "--grpc-address", "", "--operator-address", "", "--metrics-address", "", "--webhook-address", "")
-	manager.Stderr = &log
-	g.Expect(manager.Start()).To(Succeed())
-	t.Cleanup(func() {
-		_ = manager.Process.Signal(syscall.SIGTERM)
-		_ = manager.Wait()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
-	api = server.Client()
-	g.Expect(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})).To(Succeed())
-	return api, "http://" + address
-}
 
 func TestShadowAndEnforce(t *testing.T) {
 	g := NewWithT(t)
@@ -81,7 +47,7 @@ func TestShadowAndEnforce(t *testing.T) {
 	}
 
 	g.Expect(succeed("enforce", "login")).To(Equal("shop/login was not in Shadow.\n"))
-	g.Eventually(check, "30s", "50ms").Should(Equal(http.StatusTooManyRequests))
+	g.Eventually(check, patience).Should(Equal(http.StatusTooManyRequests))
 	g.Expect(succeed("shadow", "login", "--for", "1h")).
 		To(MatchRegexp(`^shop/login is in Shadow until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: it denies no request\.\n$`))
 	g.Expect(check()).To(Equal(http.StatusOK), "at once")

@@ -1,13 +1,12 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package plugin_test
 
 import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
 // The page docs/tasks/tiers.md works as printed, on a cluster.
@@ -27,26 +25,21 @@ func TestPageOfTiers(t *testing.T) {
 	sample, err := os.ReadFile("../../config/samples/tiers.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(sample)).To(ContainSubstring(testenv.CodeBlocks(string(text), "yaml")[0]), "the page shows a part of the sample")
-	kubectl, root := kube.Kubectl(t), mustAbs(t, "../..")
 	folder := t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(folder, "gold.csv"), []byte(testenv.CodeBlocks(string(text), "csv")[0]), 0o600)).To(Succeed())
 
 	ran := 0
-	for _, b := range consoleBlocks(t, "tasks/tiers.md") {
-		for _, s := range b.steps {
-			args := word.FindAllString(s.command, -1)
+	for _, b := range testenv.ConsoleBlocks(t, "tasks/tiers.md") {
+		for _, s := range b.Steps {
+			args := s.Words()
 			switch args[1] {
 			case "weir":
 				code, out, complaint := command(t, inFolder(folder, args[2:])...)
 				g.Expect(code).To(Equal(0), complaint)
-				g.Expect(isSame(out, s.output)).To(BeTrue(), "%s printed\n%s", s.command, out)
+				g.Expect(testenv.IsSameOutput(out, s.Output)).To(BeTrue(), "%s printed\n%s", s.Command, out)
 			default:
-				run := exec.CommandContext(t.Context(), kubectl, args[1:]...)
-				run.Dir = root
-				out, err := run.CombinedOutput()
-				g.Expect(err).NotTo(HaveOccurred(), string(out))
-				g.Expect(string(out)).To(Equal(s.output), s.command)
-				g.Eventually(readyGroups(t), "30s", "100ms").Should(BeTrue())
+				g.Expect(kubectl(t, args[1:]...)).To(Equal(s.Output), s.Command)
+				g.Eventually(readyGroups(t), patience).Should(BeTrue())
 			}
 			ran++
 		}
@@ -99,11 +92,4 @@ func inFolder(folder string, args []string) []string {
 		}
 	}
 	return args
-}
-
-func mustAbs(t *testing.T, path string) string {
-	t.Helper()
-	absolute, err := filepath.Abs(path)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return absolute
 }
