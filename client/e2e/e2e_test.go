@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tests the clients against a real weir standalone, which it builds from this
-// repository.
+// Package e2e tests the clients against a real weir standalone, which hack/programs.sh builds from
+// this repository.
 package e2e
 
 import (
@@ -87,26 +87,19 @@ spec:
   limits: [{name: hourly, algorithm: FixedWindow, threshold: 2, window: 1h}]
 `
 
-// program is the path of the built weir.
-var program string
+// program is the path of weir, which hack/programs.sh builds.
+const program = "../../bin/test/weir"
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "weir-client")
-	if err != nil {
-		panic(err)
+func TestMain(m *testing.M) {
+	if _, err := os.Stat(program); err != nil {
+		fmt.Fprintln(os.Stderr, err, "(run hack/programs.sh)")
+		os.Exit(1)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	program = filepath.Join(dir, "weir")
-	build := exec.Command("go", "build", "-o", program, "./cmd/weir")
-	build.Dir, build.Env = "../..", append(os.Environ(), "GOWORK=off", "GOFLAGS=")
-	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s%v\n", output, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(m.Run())
 }
+
+// patience is how long tests wait for what must happen.
+const patience = time.Minute
 
 // server is a running weir.
 type server struct {
@@ -123,9 +116,10 @@ func startWeir(t *testing.T) *server {
 	}
 	s := &server{url: "http://" + freeAddress(t), grpc: freeAddress(t)}
 	var log bytes.Buffer
-	cmd := exec.Command(program, "standalone", "--policies", dir, "--http-address", strings.TrimPrefix(s.url, "http://"),
-		"--grpc-address", s.grpc, "--operator-address", "", "--metrics-address", "")
-	cmd.Stderr = &log
+	cmd := &exec.Cmd{Path: program, SysProcAttr: dieWithTest(), Stderr: &log, Args: []string{
+		program, "standalone", "--policies", dir, "--http-address", strings.TrimPrefix(s.url, "http://"),
+		"--grpc-address", s.grpc, "--operator-address", "", "--metrics-address", "",
+	}}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +133,7 @@ func startWeir(t *testing.T) *server {
 			t.Log(log.String())
 		}
 	})
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for every := time.Tick(20 * time.Millisecond); ; {
 		if response, err := http.Get(s.url + "/readyz"); err == nil {
 			_ = response.Body.Close()
@@ -167,7 +161,7 @@ func freeAddress(t *testing.T) string {
 
 func (s *server) client(t *testing.T, mode client.FailMode) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Options{URL: s.url, FailMode: mode, Timeout: 5 * time.Second})
+	c, err := client.New(client.Options{URL: s.url, FailMode: mode, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +315,7 @@ func guarded(t *testing.T, s *server, mode client.FailMode) healthpb.HealthClien
 // guardedIn is guarded with other options, and with an interceptor whose limiter and descriptors it sets.
 func guardedIn(t *testing.T, s *server, o weirgrpc.Options, guard weirgrpc.Interceptor) healthpb.HealthClient {
 	t.Helper()
-	o.Conn, o.Timeout = dial(t, s.grpc), 5*time.Second
+	o.Conn, o.Timeout = dial(t, s.grpc), patience
 	limiter, err := weirgrpc.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func TestMiddlewareCountsFailedRequests(t *testing.T) {
 			g.Expect(answer.Body.Close()).To(Succeed())
 			g.Expect(answer.StatusCode).To(Equal(login.status), "login %d", i)
 		}
-		g.Eventually(usage(t, c, "shop/failures", "alice"), "20s").Should(Equal([]int64{login.used, 0}), "login %d", i)
+		g.Eventually(usage(t, c, "shop/failures", "alice"), "30s").Should(Equal([]int64{login.used, 0}), "login %d", i)
 	}
 }
 
@@ -102,6 +102,6 @@ func TestInterceptorCountsFailedCalls(t *testing.T) {
 	} {
 		_, err := shop.Check(ctx, &healthpb.HealthCheckRequest{Service: call.service})
 		g.Expect(status.Code(err)).To(Equal(call.code), "call %d", i)
-		g.Eventually(usage(t, s.client(t, client.Closed), "shop/failed-calls", "alice"), "20s").Should(Equal([]int64{call.used, 0}), "call %d", i)
+		g.Eventually(usage(t, s.client(t, client.Closed), "shop/failed-calls", "alice"), "30s").Should(Equal([]int64{call.used, 0}), "call %d", i)
 	}
 }

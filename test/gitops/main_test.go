@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv/process"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,11 +38,15 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	SetDefaultEventuallyTimeout(patience)
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
 	os.Exit(m.Run())
 }
 
 const weirNamespace = "weir-system"
+
+// patience is how long tests wait for what must happen.
+const patience = 2 * time.Minute
 
 // cluster is a kube-apiserver on which Weir runs as the chart installs it, except for its pods.
 type cluster struct {
@@ -57,19 +61,9 @@ type cluster struct {
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	g := NewWithT(t)
-	plugin := filepath.Join(t.TempDir(), "kubectl-weir")
-	built := make(chan error, 1)
-	go func() {
-		output, err := exec.CommandContext(t.Context(), "go", "build", "-o", plugin, "./cmd/kubectl-weir").CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("build kubectl-weir: %w: %s", err, output)
-		}
-		built <- err
-	}()
 	server := kube.StartAPIServer(t, func(env *envtest.Environment) { env.CRDs = nil })
-	c := &cluster{APIServer: server, client: server.Client(), plugin: plugin, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	c := &cluster{APIServer: server, client: server.Client(), plugin: process.Plugin(t), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	g.Expect(os.WriteFile(c.kubeconfig, server.Env.KubeConfig, 0o600)).To(Succeed())
-	g.Expect(<-built).To(Succeed())
 	c.startWeir(t)
 	return c
 }
@@ -82,7 +76,7 @@ func (c *cluster) startWeir(t *testing.T) {
 	exported := prometheus.NewRegistry()
 	options := manager.Options{
 		Options: endpoint.Options{
-			RedisPrefix: "weir:", HTTPAddress: testenv.FreeAddr(t), MetricsAddress: testenv.FreeAddr(t), StoreTimeout: time.Second,
+			RedisPrefix: "weir:", HTTPAddress: testenv.FreeAddr(t), MetricsAddress: testenv.FreeAddr(t), StoreTimeout: time.Minute,
 			Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Registry: exported, Expiry: tlsfiles.NewExpiry(exported),
 		},
 		RedisURL: testenv.StartRedis(t).URL, Controllers: true, Decisions: true, Config: c.Config,
@@ -109,7 +103,7 @@ func (c *cluster) startWeir(t *testing.T) {
 func manifests(t *testing.T) (chart, policies []*unstructured.Unstructured) {
 	t.Helper()
 	g := NewWithT(t)
-	rendered, err := exec.CommandContext(t.Context(), kube.Helm(t), "template", "weir", "charts/weir", "--namespace", weirNamespace,
+	rendered, err := testenv.CommandContext(t.Context(), kube.Helm(t), "template", "weir", "charts/weir", "--namespace", weirNamespace,
 		"--kube-version", kube.Version(t), "--set", "redis.bundled.enabled=true,redis.bundled.image=redis:7.4,gatewayAPI.admissionPolicy=true").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	chart = append(objects(t, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: "+weirNamespace+"}\n")), objects(t, rendered)...)
@@ -170,7 +164,7 @@ func (c *cluster) awaitEnforced(t *testing.T, policies []*unstructured.Unstructu
 				}
 			}
 			return "no condition"
-		}).WithTimeout(20*time.Second).Should(HavePrefix("True"), o.GetName())
+		}).WithTimeout(patience).Should(HavePrefix("True"), o.GetName())
 	}
 	webhook := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": map[string]any{"name": "weir"},
@@ -180,13 +174,13 @@ func (c *cluster) awaitEnforced(t *testing.T, policies []*unstructured.Unstructu
 		first, _ := webhooks[0].(map[string]any)
 		bundle, _, _ := unstructured.NestedString(first, "clientConfig", "caBundle")
 		return bundle
-	}).WithTimeout(20 * time.Second).ShouldNot(BeEmpty())
+	}).WithTimeout(patience).ShouldNot(BeEmpty())
 }
 
 // weir runs a command of kubectl weir in the Namespace shop.
 func (c *cluster) weir(t *testing.T, args ...string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), c.plugin, append(args, "--kubeconfig", c.kubeconfig, "-n", "shop")...)
+	command := testenv.CommandContext(t.Context(), c.plugin, append(args, "--kubeconfig", c.kubeconfig, "-n", "shop")...)
 	output, err := command.CombinedOutput()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
 }
