@@ -2,57 +2,104 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs go test with the race detector and prints a summary at the very end. Takes packages
-# and flags of go test. ./... means all packages except test/e2e and test/hostile, which
-# `make e2e` and `make hostile` run, and includes the modules hack/image, client and
-# test/gitops. A skipped test fails the run.
+# Runs the tests of tiers (hack/tiers.sh) or packages, with flags of go test, and prints a summary
+# at the very end:
+#
+#   hack/test.sh unit
+#   hack/test.sh -run TestBatches ./internal/limiter/redisstore
+#
+# ALL_SEEDS=true does not scale the seeds of random operations, RACE=true runs with the race
+# detector (so does the tier race), VALKEY=true tests on valkey-server, too. A skipped test fails
+# the run, except where a machine has no clock for servers: then a line names each test that needs
+# one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source hack/flags.sh
 
-# By default, Eventually of Gomega waits for one second, which is too short on a busy machine.
-export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT=10s
+# Gomega's own default is a second, which is too short on a busy machine.
+export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT="${GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT:-30s}"
+
+# Timings of expressions are compared with each other, and test/faults kills and freezes servers under load: these
+# packages run after the others. Of the others three run at once on two cores, because most of them wait for servers
+# half of their time.
+alone="$(go list ./internal/limiter/expression ./test/faults)"
+
+# Tests of these tiers are in modules of their own, too. test/gitops has the libraries of kubectl.
+modules() {
+  case "$1" in
+    unit) printf '%s\n' "client ." "client ./weirgrpc" "hack/image ./..." ;;
+    process) echo "client ./e2e" ;;
+    kube) echo "test/gitops ./..." ;;
+  esac
+}
+
+flags=(-vet=off -count=1 -timeout 30m)
+[[ "${ALL_SEEDS:-}" == true ]] || flags+=(-short)
+[[ "${VALKEY:-}" != true ]] || flags+=(-tags valkey)
+
+tiers=() rest=()
+for arg in "$@"; do
+  case "$arg" in
+    unit | race | kube | proxies | console | process | faults) tiers+=("$arg") ;;
+    *) rest+=("$arg") ;;
+  esac
+done
+[[ " ${tiers[*]} " != *" race "* ]] || RACE=true
+if [[ "${RACE:-}" == true ]]; then
+  export CGO_ENABLED=1
+  flags+=(-race)
+fi
 
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
-# The packages that judge times run after the others, one at a time. Of the others three run at
-# once on two cores, because most of them wait for servers half of their time.
-alone=(./internal/limiter/expression ./test/faults)
+# listed prints those of the packages that are, or are not, among the ones to run alone: listed -v PACKAGE...
+listed() {
+  go list "${@:2}" | grep "$1" -xFf <(echo "$alone") || true
+}
 
 run() {
-  local arg everything=false args=() status=0
-  for arg in "$@"; do
-    if [[ $arg == ./... ]]; then
-      everything=true
-      mapfile -t -O "${#args[@]}" args < <(go list ./... | grep -vxFf <(go list "${alone[@]}" ./test/e2e ./test/hostile))
-    else
-      args+=("$arg")
-    fi
-  done
-  if ! $everything; then
-    go test -race -v -timeout 30m "${args[@]}" || status=$?
-  else
-    go test -race -v -timeout 30m -p 3 "${args[@]}" || status=$?
-    go test -race -v -timeout 30m -p 1 "${alone[@]}" || status=$?
-    GOWORK=off go test -C hack/image -race -v ./... || status=$?
-    GOWORK=off go test -C client -race -v ./... || status=$?
-    # Without -race, with which the libraries of Kubernetes take ten minutes to compile.
-    GOWORK=off go test -C test/gitops -v ./... || status=$?
+  local tier folder package status=0 packages=() together=() last=()
+  if ((${#tiers[@]} == 0)); then
+    go test -v "${flags[@]}" "${rest[@]}"
+    return
   fi
+  for tier in "${tiers[@]}"; do
+    mapfile -t -O "${#packages[@]}" packages < <(hack/tiers.sh "$tier")
+  done
+  ((${#packages[@]} > 0)) || { echo "test: no packages in ${tiers[*]}" >&2; return 1; }
+  mapfile -t together < <(listed -vE "${packages[@]}")
+  mapfile -t last < <(listed -E "${packages[@]}")
+  if ((${#together[@]} > 0)); then
+    go test -v -p 3 "${flags[@]}" "${rest[@]}" "${together[@]}" || status=$?
+  fi
+  if ((${#last[@]} > 0)); then
+    go test -v -p 1 "${flags[@]}" "${rest[@]}" "${last[@]}" || status=$?
+  fi
+  for tier in "${tiers[@]}"; do
+    while read -r folder package; do
+      GOWORK=off go test -C "$folder" -v "${flags[@]}" "${rest[@]}" "$package" </dev/null || status=$?
+    done < <(modules "$tier")
+  done
   return "$status"
 }
 
 start=$SECONDS
 # -v reports skips; the lines of passing tests are filtered out.
 set +e
-run "$@" 2>&1 | tee "$log" |
+run 2>&1 | tee "$log" |
   grep --line-buffered -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)|\[no test files\]$'
 status="${PIPESTATUS[0]}"
 set -e
 
-# An input that a fuzz target skips is not a skipped test.
+# An input that a fuzz target skips is not a skipped test. A test that skips itself without a clock says so.
+clockless='needs a clock in the server'
 interesting() {
-  grep -E "$1" "$log" | grep -v -- '--- SKIP: Fuzz'
+  awk -v clockless="$clockless" '
+    skipped != "" { if (index($0, clockless) == 0) print skipped; skipped = "" }
+    /^ *--- SKIP/ { if ($0 !~ /--- SKIP: Fuzz/) skipped = $0; next }
+    { print }
+    END { if (skipped != "") print skipped }' "$log" | grep -E "$1" || true
 }
 count() {
   interesting "$1" | wc -l
@@ -61,12 +108,14 @@ skips='^ *--- SKIP|[^0-9][1-9][0-9]* (Skipped|Pending)'
 # Ginkgo counts specs outside the focus as skipped.
 [[ "$*" != *-ginkgo.* ]] || skips='^ *--- SKIP'
 fails='^(FAIL	|--- FAIL)'
+[[ "${CI:-}" != true ]] || clockless='(in CI, none)'
 
 echo
 echo "===== slowest packages:"
 grep -E '^(ok  |FAIL)	' "$log" | awk '$3 ~ /s$/ {printf "%8.1fs %s\n", $3, $2}' | sort -rn | head -10 || true
+grep -A1 -E '^ *--- SKIP' "$log" | grep -B1 -F "$clockless" | sed -n 's/^ *--- SKIP: \([^ ]*\).*/===== not run, needs Linux and a C compiler: \1/p' || true
 echo "===== $(count '^ok') packages passed, $(count "$fails") failures, $(count "$skips") skips, $((SECONDS - start))s"
-if interesting "$skips|$fails|^ *--- FAIL|\[(FAIL|PANICKED)\]" | sed 's/^/===== /'; then
+if [[ -n "$(interesting "$skips|$fails|^ *--- FAIL|\[(FAIL|PANICKED)\]" | sed 's/^/===== /' | tee /dev/stderr)" ]]; then
   exit 1
 fi
 exit "$status"

@@ -14,6 +14,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // krewPlugin is the Plugin of krew.googlecontainertools.github.com/v1alpha2.
 type krewPlugin struct {
 	APIVersion string `json:"apiVersion"`

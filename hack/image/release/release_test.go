@@ -1,6 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build archives
+
 package main
 
 import (
@@ -12,40 +14,41 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-func check(t *testing.T, err error) {
+func command(t *testing.T, name string, args ...string) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v: %s", name, args, err, out)
 	}
 }
 
-func command(t *testing.T, env []string, name string, args ...string) {
+// built returns the path of hack/image for a platform, which stands for the programs of a release.
+func built(t *testing.T, goos, goarch string) string {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), name, args...)
-	c.Env = append(os.Environ(), env...)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%s %v: %v: %s", name, args, err, out)
+	path, err := filepath.Abs(filepath.Join("..", "..", "..", "bin", "test", "release", goos+"-"+goarch))
+	check(t, err)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run hack/release-test.sh, which builds it", err)
 	}
+	return path
 }
 
 // archives builds images with hack/image as the program weir, and returns their archives.
 func archives(t *testing.T, version string, architectures ...string) (all []string) {
 	t.Helper()
 	dir := t.TempDir()
-	tool := filepath.Join(dir, "image")
-	command(t, nil, "go", "build", "-o", tool, "..")
 	for _, arch := range architectures {
 		root := filepath.Join(dir, arch)
 		check(t, os.Mkdir(root, 0o755))
-		command(t, []string{"GOOS=linux", "CGO_ENABLED=0", "GOARCH=" + arch}, "go", "build", "-o", filepath.Join(root, "weir"), "..")
+		command(t, "cp", built(t, "linux", arch), filepath.Join(root, "weir"))
 		out := root + ".tar"
-		command(t, nil, tool, "-name", "localhost/weir:1", "-root", root, "-out", out, "-arch", arch,
+		command(t, built(t, runtime.GOOS, runtime.GOARCH), "-name", "localhost/weir:1", "-root", root, "-out", out, "-arch", arch,
 			"-entrypoint", "/weir", "-label", "org.opencontainers.image.version="+version)
 		all = append(all, out)
 	}
@@ -85,11 +88,11 @@ func complete(t *testing.T, f files) {
 func writePlugin(t *testing.T, f files, p v1.Platform, further ...string) {
 	t.Helper()
 	dir := t.TempDir()
-	command(t, []string{"GOOS=" + p.OS, "CGO_ENABLED=0", "GOARCH=" + p.Architecture}, "go", "build", "-o", filepath.Join(dir, pluginProgram(p)), "..")
+	command(t, "cp", built(t, p.OS, p.Architecture), filepath.Join(dir, pluginProgram(p)))
 	for _, name := range further {
 		check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o755))
 	}
-	command(t, nil, "tar", append([]string{"-czf", f.plugin(p), "--mode=755", "-C", dir, pluginProgram(p)}, further...)...)
+	command(t, "tar", append([]string{"-czf", f.plugin(p), "--mode=755", "-C", dir, pluginProgram(p)}, further...)...)
 }
 
 // sum writes the checksums.

@@ -5,14 +5,11 @@ package system
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
 )
 
 func newTestEnvironment(t *testing.T) *Environment {
@@ -106,32 +103,4 @@ func TestProcessThatEnds(t *testing.T) {
 		program: "sh", args: []string{"-c", "echo broken >&2; exit 3"}, ready: func(context.Context) error { return ErrUnsupported },
 	})
 	g.Expect(err).To(MatchError(ContainSubstring("broken")))
-}
-
-// A Go program that is built with the overlay adds the offset to its clock, and only then.
-func TestOverlay(t *testing.T) {
-	g := NewWithT(t)
-	folder := t.TempDir()
-	overlay, err := Overlay(t.Context(), folder)
-	g.Expect(err).NotTo(HaveOccurred())
-	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
-	g.Expect(os.WriteFile(source, []byte("package main\n\nimport \"time\"\n\nfunc main() { println(time.Now().UnixMilli()) }\n"), 0o600)).To(Succeed())
-	output, err := testenv.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", program, source).CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), string(output))
-	g.Expect(hasOffset(program)).To(BeTrue())
-	g.Expect(hasOffset("/bin/sh")).To(BeFalse())
-	for _, offset := range []time.Duration{0, time.Hour, -1500 * time.Millisecond} {
-		env, err := goOffset(program, []time.Duration{offset}, 0)
-		g.Expect(err).NotTo(HaveOccurred())
-		run := testenv.CommandContext(t.Context(), program)
-		run.Env = env
-		begin := time.Now()
-		output, err := run.CombinedOutput()
-		g.Expect(err).NotTo(HaveOccurred())
-		millis, err := time.ParseDuration(string(output[:len(output)-1]) + "ms")
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(time.UnixMilli(millis.Milliseconds())).To(BeTemporally("~", begin.Add(offset), time.Since(begin)+time.Millisecond))
-	}
-	_, err = goOffset("/bin/sh", []time.Duration{time.Second}, 0)
-	g.Expect(err).To(MatchError(ErrUnsupported))
 }
