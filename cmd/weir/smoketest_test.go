@@ -103,7 +103,7 @@ func TestSmokeTestOverTLS(t *testing.T) {
 	}
 }
 
-// The error for a refused connection names the likely cause.
+// The error where nothing listens names the likely cause.
 func TestSmokeTestReportsARefusedConnection(t *testing.T) {
 	address := testenv.FreeAddr(t)
 	NewWithT(t).Eventually(func() error { // again where the machine is so busy that a second passes before the first check

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		serveStubAPI(policies)
 	}
 	log.SetLogger(logr.Discard()) // of envtest
-	SetDefaultEventuallyTimeout(process.Patience)
+	SetDefaultEventuallyTimeout(process.Timeout)
 	os.Exit(kube.Main(m))
 }
 
@@ -110,17 +110,21 @@ func (c *cluster) edit(name string, threshold int64) {
 	}
 }
 
-// condition returns "<status>/<reason>" of a condition of the policy.
+// condition returns "<status>/<reason>" of a condition of the current generation of the policy.
 func (c *cluster) condition(name, kind string) func() string {
 	return func() string {
 		policy := &v1alpha1.RateLimitPolicy{}
 		if err := c.client.Get(c.tb.Context(), types.NamespacedName{Namespace: "shop", Name: name}, policy); err != nil {
 			return err.Error()
 		}
-		if found := apimeta.FindStatusCondition(policy.Status.Conditions, kind); found != nil {
-			return string(found.Status) + "/" + found.Reason
+		found := apimeta.FindStatusCondition(policy.Status.Conditions, kind)
+		switch {
+		case found == nil:
+			return "absent"
+		case found.ObservedGeneration != policy.Generation:
+			return "outdated"
 		}
-		return "absent"
+		return string(found.Status) + "/" + found.Reason
 	}
 }
 

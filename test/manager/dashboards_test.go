@@ -61,7 +61,7 @@ func TestDashboardsInPrometheus(t *testing.T) {
 		traffic()
 		n, _ := ask(`rate(weir_decisions_total{verdict="denied"}[1m]) > 0`)
 		return n
-	}, process.Patience, "500ms").Should(BeNumerically(">", 0))
+	}, process.Timeout, "500ms").Should(BeNumerically(">", 0))
 
 	for _, file := range []string{"dashboard.json", "dashboard-tenants.json"} {
 		text, err := os.ReadFile("../../charts/weir/files/" + file)
@@ -78,14 +78,14 @@ func TestDashboardsInPrometheus(t *testing.T) {
 		for _, panel := range dashboard.Panels {
 			for _, target := range panel.Targets {
 				query := variables.Replace(target.Expr)
-				g.Eventually(func() bool { // traffic goes on, because a query looks back only one minute
+				g.Eventually(func() bool { // traffic continues, because a query looks back only one minute
 					n, err := ask(query)
 					g.Expect(err).NotTo(HaveOccurred(), "%s, %s: %s", file, panel.Title, query)
 					if n == 0 {
 						traffic()
 					}
 					return n > 0 || slices.Contains(mayBeEmpty, panel.Title)
-				}, process.Patience, "500ms").Should(BeTrue(), "%s, %s: no data for %s", file, panel.Title, query)
+				}, process.Timeout, "500ms").Should(BeTrue(), "%s, %s: no data for %s", file, panel.Title, query)
 			}
 		}
 	}

@@ -4,7 +4,7 @@
 package manager_test
 
 import (
-	"os"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -66,7 +66,7 @@ func TestInstallationIsRenamed(t *testing.T) {
 	g.Eventually(c.condition("p", v1alpha1.ConditionReady)).Should(Equal("True/Ready"))
 	g.Expect([]int64{before.Enforces("p")(), after.Enforces("p")()}).To(Equal([]int64{6, 6}))
 
-	g.Expect(before.Cmd.Process.Signal(os.Interrupt)).To(Succeed())
+	before.Signal(t, syscall.SIGINT)
 	rdb := c.redisClient()
 	g.Eventually(func() string { return rdb.HGet(t.Context(), testenv.PlansKey(plan.Version)+":meta", "epoch").Val() }).
 		Should(And(Not(BeEmpty()), Not(HavePrefix("weir/"))))

@@ -66,7 +66,7 @@ func TestManagerEnforcesThePoliciesOfTheCluster(t *testing.T) {
 		g.Eventually(func() bool {
 			g.Expect(p.Enforces("kept")()).To(Equal(int64(5)))
 			return client.HExists(t.Context(), testenv.PlansKey(plan.Version), "shop/kept").Val()
-		}, process.Patience, "5ms").Should(BeTrue())
+		}, process.Timeout, "5ms").Should(BeTrue())
 	})
 }
 

@@ -165,7 +165,7 @@ func (c *cluster) withReviews() (start func() []*process.Running) {
 // awaitKey waits until all processes find the key in the group.
 func awaitKey(g *WithT, all []*process.Running, key string) {
 	for _, p := range all {
-		g.Eventually(func() int64 { return p.Threshold("tiers", key) }, process.Patience, "5ms").Should(Equal(int64(500)))
+		g.Eventually(func() int64 { return p.Threshold("tiers", key) }, process.Timeout, "5ms").Should(Equal(int64(500)))
 	}
 }
 
@@ -184,7 +184,7 @@ func (c *cluster) timeKeyEdits(b *testing.B, all []*process.Running) (took []tim
 		start := time.Now()
 		for _, p := range all {
 			for p.Threshold("tiers", key) != 500 {
-				if time.Since(start) > process.Patience {
+				if time.Since(start) > process.Timeout {
 					b.Fatalf("%s is not enforced", key)
 				}
 			}

@@ -141,7 +141,7 @@ func (c *cluster) measureStarts(b *testing.B, policies int) {
 	for unit, args := range map[string][]string{"s-to-start": nil, "s-to-start-deciding": {"--controllers=false"}} {
 		start := time.Now()
 		p := c.pod(args...)
-		g.Eventually(func() int { return p.Status("/readyz") }, process.Patience, "5ms").Should(Equal(http.StatusOK))
+		g.Eventually(func() int { return p.Status("/readyz") }, process.Timeout, "5ms").Should(Equal(http.StatusOK))
 		b.ReportMetric(time.Since(start).Seconds(), unit)
 		g.Expect(policiesOf(p)).To(Equal(policies))
 		if args != nil {
@@ -158,7 +158,7 @@ func BenchmarkStandaloneStart(b *testing.B) {
 	for b.Loop() {
 		start, metrics := time.Now(), testenv.FreeAddr(b)
 		p := process.StartCommand(b, inPod(b), "standalone", "--policies", dir, "--metrics-address", metrics)
-		g.Eventually(func() int { return p.Status("/readyz") }, process.Patience, "5ms").Should(Equal(http.StatusOK))
+		g.Eventually(func() int { return p.Status("/readyz") }, process.Timeout, "5ms").Should(Equal(http.StatusOK))
 		b.ReportMetric(time.Since(start).Seconds(), "s-to-start")
 		b.ReportMetric(sumOf(g, http.DefaultClient, "http://"+metrics+"/metrics", "^process_cpu_seconds_total "), "cpu-s")
 		b.ReportMetric(float64(memory(g, p, "VmHWM"))/(1<<20), "MiB")
@@ -219,7 +219,7 @@ func (c *cluster) timeEdits(b *testing.B, all []*process.Running, edits int) []t
 		start := time.Now()
 		for _, p := range all {
 			for p.Enforces(name)() != threshold {
-				if time.Since(start) > process.Patience {
+				if time.Since(start) > process.Timeout {
 					b.Fatalf("%s is not enforced", name)
 				}
 			}

@@ -47,15 +47,15 @@ func BenchmarkStatusWrites(b *testing.B) {
 	stub := startStubAPI(b, policies)
 	c := &cluster{tb: b, redis: testenv.StartRedis(b), kubeconfig: stub.kubeconfig}
 	p := c.manager("--max-namespace-policies", "0") // they share one Namespace
-	g.Eventually(func() int { return policiesOf(p) }, process.Patience, "100ms").Should(Equal(policies))
-	g.Eventually(stub.patches, process.Patience, "100ms").Should(BeNumerically(">=", policies))
+	g.Eventually(func() int { return policiesOf(p) }, process.Timeout, "100ms").Should(Equal(policies))
+	g.Eventually(stub.patches, process.Timeout, "100ms").Should(BeNumerically(">=", policies))
 	var ratios []float64
 	for b.Loop() {
 		stub.awaitQuiet()
 		quiet := latencies(b, p, func() bool { return true }, 3000)
 		before := stub.patches()
 		stub.touch()
-		g.Eventually(stub.patches, process.Patience, "1ms").Should(BeNumerically(">", before+50))
+		g.Eventually(stub.patches, process.Timeout, "1ms").Should(BeNumerically(">", before+50))
 		start := time.Now()
 		during := latencies(b, p, func() bool { return stub.patches() < before+policies }, 1<<20)
 		b.ReportMetric((policies-50)/time.Since(start).Seconds(), "patches/s")

@@ -142,7 +142,7 @@ func testSlices(t *testing.T, processes []*process.Running, key string, callers,
 	t.Logf("%v admitted, %d checks from slices, %d of them chains", c.admitted, fromSlices, c.ofChains.Load())
 	for policy := range slicedLimits {
 		peek := func() slicedAnswer { return c.check(processes[0], key, true, policy) }
-		g.Eventually(func() int64 { return peek().Limits[0].Held }, process.Patience, "20ms").Should(BeZero(), "all slices are returned")
+		g.Eventually(func() int64 { return peek().Limits[0].Held }, process.Timeout, "20ms").Should(BeZero(), "all slices are returned")
 		used := peek().Limits[0].Used
 		g.Expect(c.admitted[policy]).To(BeNumerically("<=", slicedQuota), policy)
 		g.Expect(used).To(BeNumerically(">=", c.admitted[policy]), policy)
@@ -151,7 +151,7 @@ func testSlices(t *testing.T, processes []*process.Running, key string, callers,
 			for c.check(processes[0], key, false, policy).Allowed {
 			}
 			return c.admitted[policy]
-		}, process.Patience, "20ms").Should(Equal(slicedQuota-lost), policy)
+		}, process.Timeout, "20ms").Should(Equal(slicedQuota-lost), policy)
 	}
 	return fromSlices
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	SetDefaultEventuallyTimeout(process.Patience)
+	SetDefaultEventuallyTimeout(process.Timeout)
 	os.Exit(m.Run())
 }
 
@@ -105,13 +105,13 @@ spec:
 			denied = time.Now()
 			status, wait = check()
 			return status
-		}, process.Patience, "1ms").Should(Equal(http.StatusTooManyRequests))
+		}, process.Timeout, "1ms").Should(Equal(http.StatusTooManyRequests))
 	}
 	status, _ := check()
 	g.Expect(status).To(Equal(http.StatusOK))
 	deny()
 	g.Expect(wait).To(Equal(700 * time.Millisecond))
-	g.Eventually(func() int { status, _ := check(); return status }, process.Patience, "1ms").Should(Equal(http.StatusOK))
+	g.Eventually(func() int { status, _ := check(); return status }, process.Timeout, "1ms").Should(Equal(http.StatusOK))
 	g.Expect(time.Since(denied)).To(BeNumerically(">=", 700*time.Millisecond))
 
 	deny()
@@ -135,7 +135,7 @@ func TestReadmeCurls(t *testing.T) {
 	for _, line := range lines {
 		statuses := regexp.MustCompile(`\d+`).FindAllString(line[2]+line[3], -1)
 		seen := []string{}
-		for start := time.Now(); time.Since(start) < process.Patience; {
+		for start := time.Now(); time.Since(start) < process.Timeout; {
 			status, _, err := p.Check(line[1])
 			g.Expect(err).NotTo(HaveOccurred())
 			if s := strconv.Itoa(status); len(seen) == 0 || seen[len(seen)-1] != s {

@@ -38,7 +38,7 @@ func TestTLSFlags(t *testing.T) {
 	// ask sends a check over a new connection and returns the response and the server
 	// certificate.
 	ask := func(certificates ...tls.Certificate) (status int, header http.Header, by string) {
-		client := &http.Client{Timeout: process.Patience, Transport: &http.Transport{
+		client := &http.Client{Timeout: process.Timeout, Transport: &http.Transport{
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{RootCAs: authority.Pool(), Certificates: certificates, MinVersion: tls.VersionTLS12},
 		}}

@@ -19,8 +19,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// Patience is how long tests wait for what must happen. It only ends tests that fail.
-const Patience = 2 * time.Minute
+// Timeout is how long tests wait for what must happen. It only ends tests that fail.
+const Timeout = 2 * time.Minute
 
 // Running is a weir process.
 type Running struct {
