@@ -250,6 +250,10 @@ func (s *stubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"kind": "RateLimitPolicyList", "apiVersion": "ratelimit.weir.dev/v1alpha1",
 			"metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": items,
 		})
+	case strings.HasSuffix(path, "/ratelimitkeygroups"):
+		serveNone(w, r, "RateLimitKeyGroup")
+	case strings.HasSuffix(path, "/ratelimitexceptions"):
+		serveNone(w, r, "RateLimitException")
 	case strings.Contains(path, "/leases"):
 		s.serveLease(w, r)
 	case path == "/api/v1/namespaces/default":
@@ -260,6 +264,22 @@ func (s *stubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(body)
 	default:
 		discover(w, path)
+	}
+}
+
+// serveNone lists and watches a kind without objects.
+func serveNone(w http.ResponseWriter, r *http.Request, kind string) {
+	switch query := r.URL.Query(); {
+	case query.Get("sendInitialEvents") != "":
+		reply(w, http.StatusUnprocessableEntity, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422})
+	case query.Get("watch") != "":
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	default:
+		reply(w, http.StatusOK, map[string]any{
+			"kind": kind + "List", "apiVersion": "ratelimit.weir.dev/v1alpha1",
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{},
+		})
 	}
 }
 
@@ -277,12 +297,15 @@ func discover(w http.ResponseWriter, path string) {
 		group["kind"], group["apiVersion"] = "APIGroup", "v1"
 		reply(w, http.StatusOK, group)
 	case "/apis/ratelimit.weir.dev/v1alpha1":
-		resource := func(name string) any {
-			return map[string]any{"name": name, "namespaced": true, "kind": "RateLimitPolicy", "verbs": []any{"get", "list", "watch", "patch"}}
+		resource := func(name, kind string) any {
+			return map[string]any{"name": name, "namespaced": true, "kind": kind, "verbs": []any{"get", "list", "watch", "patch"}}
 		}
 		reply(w, http.StatusOK, map[string]any{
 			"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "ratelimit.weir.dev/v1alpha1",
-			"resources": []any{resource("ratelimitpolicies"), resource("ratelimitpolicies/status")},
+			"resources": []any{
+				resource("ratelimitpolicies", "RateLimitPolicy"), resource("ratelimitpolicies/status", "RateLimitPolicy"),
+				resource("ratelimitkeygroups", "RateLimitKeyGroup"), resource("ratelimitexceptions", "RateLimitException"),
+			},
 		})
 	default:
 		reply(w, http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
