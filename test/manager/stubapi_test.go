@@ -232,6 +232,7 @@ func (s *stubAPI) announce(policy *stubPolicy) {
 func (s *stubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	path := r.URL.Path
+	none := emptyKinds[path[strings.LastIndex(path, "/")+1:]]
 	switch {
 	case strings.HasSuffix(path, "/status"):
 		s.patchStatus(w, r)
@@ -250,10 +251,8 @@ func (s *stubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"kind": "RateLimitPolicyList", "apiVersion": "ratelimit.weir.dev/v1alpha1",
 			"metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": items,
 		})
-	case strings.HasSuffix(path, "/ratelimitkeygroups"):
-		serveNone(w, r, "RateLimitKeyGroup")
-	case strings.HasSuffix(path, "/ratelimitexceptions"):
-		serveNone(w, r, "RateLimitException")
+	case none != "":
+		serveNone(w, r, none)
 	case strings.Contains(path, "/leases"):
 		s.serveLease(w, r)
 	case path == "/api/v1/namespaces/default":
@@ -266,6 +265,9 @@ func (s *stubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		discover(w, path)
 	}
 }
+
+// emptyKinds are the kinds without objects, by their resources.
+var emptyKinds = map[string]string{"ratelimitkeygroups": "RateLimitKeyGroup", "ratelimitexceptions": "RateLimitException"}
 
 // serveNone lists and watches a kind without objects.
 func serveNone(w http.ResponseWriter, r *http.Request, kind string) {
