@@ -52,6 +52,13 @@ LIMITADOR_BIN ?=
 # CONFORM are flags of `make conform`, such as CONFORM="--scenarios edge --markdown results.md".
 CONFORM ?=
 
+# One set of flags for everything that compiles, so that tests, linters and the image share it (hack/flags.sh).
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+
+# SECONDS_OF_SEEDS is how long `make seeds` runs.
+SECONDS_OF_SEEDS ?= 120
+
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 
 TOOL := go tool -modfile=tools/go.mod
@@ -64,14 +71,14 @@ help: ## Show this help.
 
 .PHONY: build
 build: kubectl-weir ## Build bin/weir and bin/kubectl-weir.
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
+	go build -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
 
 # PLUGIN is the path of the plugin that `make kubectl-weir` builds.
 PLUGIN ?= bin/kubectl-weir
 
 .PHONY: kubectl-weir
 kubectl-weir: ## Build the kubectl plugin.
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o $(PLUGIN) ./cmd/kubectl-weir
+	go build -ldflags "$(LDFLAGS)" -o $(PLUGIN) ./cmd/kubectl-weir
 
 # The labels are as in the Dockerfile.
 .PHONY: image
@@ -176,26 +183,73 @@ verify: ## Check generated files, modules, linters and prose.
 ##@ Tests
 
 .PHONY: test
-test: test-tools ## Run all tests that need no kubelet, with the race detector.
-	hack/test.sh ./...
-	# A release with the next version of the registry.
-	hack/test.sh -tags weir_next_version ./internal/limiter/plan ./internal/limiter/registry
-
-.PHONY: test-scripts
-test-scripts: ## Run only the tests of the stores, with the Redis scripts.
+test: ## Run the tests that need only Go, a C compiler and redis-server, with few seeds: minutes.
 	hack/redis.sh
-	hack/test.sh ./internal/limiter/quota/... ./internal/limiter/redisstore/... ./internal/limiter/denialcache/... ./internal/limiter/steps/... ./internal/limiter/reference/... ./internal/limiter/memory/...
+	hack/test.sh unit
 
-.PHONY: test-tools
-test-tools: ## Install or build the servers and programs that tests run.
+.PHONY: test-race
+test-race: ## Run the race detector on everything that links no Kubernetes.
 	hack/redis.sh
-	hack/proxies.sh
-	hack/prometheus.sh
+	hack/test.sh race
+
+.PHONY: test-kube
+test-kube: kube-tools programs ## Run the tests on a kube-apiserver: controllers, webhook, chart, plugin, whole managers.
+	hack/test.sh kube
+
+.PHONY: test-proxies
+test-proxies: proxy-tools programs ## Run Weir behind Envoy, nginx, HAProxy, Caddy, and services in several languages.
+	hack/test.sh proxies
+
+.PHONY: test-console
+test-console: ## Run the web console in a browser.
+	hack/redis.sh
 	hack/browser.sh
-	hack/caddy/build.sh
-	hack/envoy.sh
+	hack/test.sh console
+
+.PHONY: test-process
+test-process: programs ## Run weir as processes that share Redis.
+	hack/redis.sh
+	hack/test.sh process
+
+.PHONY: test-faults
+test-faults: kube-tools programs ## Break real servers under load; UPDATE=docs writes docs/reliability.md.
+	hack/test.sh faults $(if $(UPDATE),-run Faults -page $(CURDIR)/$(UPDATE))
+
+.PHONY: test-all
+test-all: ## Run every test with every seed, on Valkey, too, with the race detector wherever it compiles; needs everything.
+	hack/test-all.sh
+
+.PHONY: seeds
+seeds: ## Compare stores and engine with the model at random for SECONDS, on Redis and Valkey, from a seed of the commit on.
+	hack/redis.sh valkey
+	hack/seeds.sh $(SECONDS_OF_SEEDS)
+
+# PKG are packages, COUNT is how often each test runs; RUN selects tests.
+PKG ?=
+COUNT ?= 10
+RUN ?= .
+
+.PHONY: steady
+steady: ## Run the tests of PKG COUNT times beside busy processes, and print the failures by test.
+	hack/steady.sh '$(PKG)' '$(COUNT)' '$(RUN)'
+
+.PHONY: programs
+programs: ## Build weir and kubectl-weir for the tests that run them as processes.
+	hack/programs.sh
+
+.PHONY: kube-tools
+kube-tools:
+	hack/redis.sh
+	hack/prometheus.sh
 	hack/kube/build.sh
 	hack/cluster/build.sh helm
+
+.PHONY: proxy-tools
+proxy-tools:
+	hack/redis.sh
+	hack/proxies.sh
+	hack/caddy.sh
+	hack/envoy.sh
 
 .PHONY: envoy
 envoy: ## Fetch Envoy, pinned in hack/envoy, for the tests, and print its path (ENVOY_BIN=path: use another).
@@ -208,30 +262,25 @@ screenshots: ## Take the screenshots of docs/console.md.
 	mkdir -p docs/console
 	go test -count=1 ./test/console -run Screenshots -screenshots $(CURDIR)/docs/console
 
-.PHONY: faults
-faults: ## Break real servers under load; UPDATE=docs writes docs/reliability.md.
-	hack/redis.sh
-	go test -count=1 -timeout 30m ./test/faults -run 'Faults' $(if $(UPDATE),-page $(CURDIR)/$(UPDATE))
-
 .PHONY: flood
-flood: ## Send 5,000 new keys a second to a Redis of 256 MB (FLOOD=3m), and compare the latency of known ones.
+flood: programs ## Send 5,000 new keys a second to a Redis of 256 MB (FLOOD=3m), and compare the latency of known ones.
 	hack/redis.sh
 	go test -count=1 -timeout 0 ./test/faults -run 'TestAFloodOfNewKeys$$' -v -flood $(FLOOD)
 
 .PHONY: soak
-soak: ## Disturb Weir at random (SOAK=10m, SEED=number), and print the accounting.
+soak: programs ## Disturb Weir at random (SOAK=10m, SEED=number), and print the accounting.
 	hack/redis.sh
 	go test -count=1 -timeout 0 ./test/faults -run 'TestSoak$$' -v -soak $(SOAK) $(if $(SEED),-seed $(SEED))
 
 .PHONY: hostile
-hostile: ## Attack Weir by the worst policies and requests (HOSTILE=90s), and judge what others see.
+hostile: programs ## Attack Weir by the worst policies and requests (HOSTILE=90s), and judge what others see.
 	hack/redis.sh
 	go test -count=1 -timeout 30m ./test/hostile -v -hostile $(HOSTILE)
 
 .PHONY: conform
-conform: ## Judge from outside what Weir admits, and other limiters whose programs are given (CONFORM=flags).
+conform: programs ## Judge from outside what Weir admits, and other limiters whose programs are given (CONFORM=flags).
 	hack/redis.sh
-	go run ./test/conform --ratelimit '$(RATELIMIT_BIN)' --gubernator '$(GUBERNATOR_BIN)' --limitador '$(LIMITADOR_BIN)' $(CONFORM)
+	go run ./test/conform --weir bin/test/weir --ratelimit '$(RATELIMIT_BIN)' --gubernator '$(GUBERNATOR_BIN)' --limitador '$(LIMITADOR_BIN)' $(CONFORM)
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on a new one.
@@ -257,7 +306,7 @@ scale: ## Measure cold start, memory and edits with 1,000 to 20,000 policies, 20
 	go test ./internal/limiter/registry -run '^$$' -bench BenchmarkFailover -benchtime 50x -timeout 30m
 
 .PHONY: bench-compare
-bench-compare: ## Compare Weir with no-op services, 20 minutes (SECTIONS=names ROUNDS=6); UPDATE=docs writes docs/performance.md.
+bench-compare: programs ## Compare Weir with no-op services, 20 minutes (SECTIONS=names ROUNDS=6); UPDATE=docs writes docs/performance.md.
 	hack/redis.sh
 	hack/envoy.sh
 	go test -run '^$$' -bench 'BenchmarkCompare$$' -benchtime 1x -timeout 60m ./test/bench \
@@ -266,7 +315,7 @@ bench-compare: ## Compare Weir with no-op services, 20 minutes (SECTIONS=names R
 		-report "$(if $(UPDATE),$(CURDIR)/$(UPDATE))"
 
 .PHONY: bench-check
-bench-check: ## Fail if Weir, beside a no-op service, is slower than docs/performance.md documents, or expressions are than their prices.
+bench-check: programs ## Fail if Weir, beside a no-op service, is slower than docs/performance.md documents, or expressions are than their prices.
 	hack/redis.sh
 	go test -run '^$$' -bench 'BenchmarkCheck$$' -benchtime 1x -timeout 5m ./test/bench -rounds 10 -duration 1s
 	go test -run '^$$' -bench 'BenchmarkHostileExpressions$$' -benchtime 1x -timeout 5m ./internal/limiter/engine

@@ -53,11 +53,6 @@ fi
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
-# listed prints those of the packages that are, or are not, among the ones to run alone: listed -v PACKAGE...
-listed() {
-  go list "${@:2}" | grep "$1" -xFf <(echo "$alone") || true
-}
-
 run() {
   local tier folder package status=0 packages=() together=() last=()
   if ((${#tiers[@]} == 0)); then
@@ -68,8 +63,8 @@ run() {
     mapfile -t -O "${#packages[@]}" packages < <(hack/tiers.sh "$tier")
   done
   ((${#packages[@]} > 0)) || { echo "test: no packages in ${tiers[*]}" >&2; return 1; }
-  mapfile -t together < <(listed -vE "${packages[@]}")
-  mapfile -t last < <(listed -E "${packages[@]}")
+  mapfile -t together < <(go list "${packages[@]}" | grep -vxF "$alone")
+  mapfile -t last < <(go list "${packages[@]}" | grep -xF "$alone")
   if ((${#together[@]} > 0)); then
     go test -v -p 3 "${flags[@]}" "${rest[@]}" "${together[@]}" || status=$?
   fi
@@ -115,7 +110,9 @@ echo "===== slowest packages:"
 grep -E '^(ok  |FAIL)	' "$log" | awk '$3 ~ /s$/ {printf "%8.1fs %s\n", $3, $2}' | sort -rn | head -10 || true
 grep -A1 -E '^ *--- SKIP' "$log" | grep -B1 -F "$clockless" | sed -n 's/^ *--- SKIP: \([^ ]*\).*/===== not run, needs Linux and a C compiler: \1/p' || true
 echo "===== $(count '^ok') packages passed, $(count "$fails") failures, $(count "$skips") skips, $((SECONDS - start))s"
-if [[ -n "$(interesting "$skips|$fails|^ *--- FAIL|\[(FAIL|PANICKED)\]" | sed 's/^/===== /' | tee /dev/stderr)" ]]; then
+failed="$(interesting "$skips|$fails|^ *--- FAIL|\[(FAIL|PANICKED)\]" | sed 's/^/===== /')"
+if [[ -n $failed ]]; then
+  echo "$failed"
   exit 1
 fi
 exit "$status"

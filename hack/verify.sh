@@ -59,7 +59,7 @@ if [[ "$before" != "$after" ]]; then
 fi
 
 # Readers.
-for module in . tools tools/actionlint tools/vale hack/kube hack/caddy hack/cluster hack/gateway hack/image client test/gitops; do
+for module in . tools tools/actionlint tools/vale hack/kube hack/cluster hack/gateway hack/image client test/gitops; do
   step "go mod tidy in $module" tidy "$module"
 done
 step lint make --no-print-directory lint

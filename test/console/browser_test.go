@@ -6,7 +6,6 @@ package console_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv/browser"
 )
 
 // pageTimeout bounds what one test does in the browser.
@@ -35,32 +36,15 @@ type tab struct {
 	logs []string // errors that the browser logged
 }
 
-// startBrowser starts Chromium.
-func startBrowser(t *testing.T) context.Context {
-	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-dev-shm-usage", true))
-	if os.Getuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // the sandbox does not work for root
-	}
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	NewWithT(t).Expect(chromedp.Do(ctx)).To(Succeed(), "Chromium starts; hack/browser.sh installs it")
-	return ctx
-}
-
 // open opens a tab and logs in with the token, "" does not.
-func (s *site) open(t *testing.T, browser context.Context, token string) *tab {
+func (s *site) open(t *testing.T, chromium context.Context, token string) *tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	NewWithT(t).Expect(chromedp.Do(ctx)).To(Succeed())
 	ctx, cancel = context.WithTimeout(ctx, pageTimeout)
 	t.Cleanup(cancel)
-	axe, err := os.ReadFile("node_modules/axe-core/axe.min.js")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred(), "hack/browser.sh installs axe-core")
-	b := &tab{site: s, t: t, g: NewWithT(t), ctx: ctx, axe: string(axe)}
+	b := &tab{site: s, t: t, g: NewWithT(t), ctx: ctx, axe: browser.Axe(t)}
 	b.g.Expect(chromedp.Listen(ctx, b.record)).To(Succeed())
 	if token != "" {
 		path, _ := s.console.NewCode(token, "alice@shop.example")
@@ -167,5 +151,5 @@ func (b *tab) press(want, key, heading string) {
 			return ""
 		}
 		return text
-	}, "10s").Should(ContainSubstring(heading), "after "+want)
+	}, "30s").Should(ContainSubstring(heading), "after "+want)
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv/browser"
 )
 
 var screenshots = flag.String("screenshots", "", "folder for the screenshots of docs/console.md; empty takes none")
@@ -57,10 +59,10 @@ var views = []struct {
 func TestPagesAreSound(t *testing.T) {
 	s := startSite(t)
 	s.check(t, "shop/hostile", 4, `<script>alert(1)</script>"'>`+"\u202e")
-	browser := startBrowser(t)
+	chromium := browser.Start(t)
 	for _, token := range []string{reader, operator, ""} {
 		t.Run("as "+token, func(t *testing.T) {
-			b := s.open(t, browser, token)
+			b := s.open(t, chromium, token)
 			pages := s.pages()
 			if token == "" {
 				pages = map[string]string{"login": "/console/login", "without a session": "/console/", "a used link": "/console/login?code=used"}
@@ -79,7 +81,7 @@ func TestPagesAreSound(t *testing.T) {
 // An operator blocks and lifts with the keyboard alone.
 func TestKeyboard(t *testing.T) {
 	s := startSite(t)
-	b := s.open(t, startBrowser(t), operator)
+	b := s.open(t, browser.Start(t), operator)
 	for _, view := range views {
 		b.show(view.width, view.scheme)
 		b.visit("/console/")
@@ -104,7 +106,7 @@ func TestKeyboard(t *testing.T) {
 
 func TestTryByKeyboard(t *testing.T) {
 	s := startSite(t)
-	b := s.open(t, startBrowser(t), reader)
+	b := s.open(t, browser.Start(t), reader)
 	for _, view := range views {
 		b.show(view.width, view.scheme)
 		b.visit("/console/try")
@@ -131,7 +133,7 @@ func TestTryByKeyboard(t *testing.T) {
 // TestScreenshots takes the screenshots of docs/console.md, if -screenshots is given.
 func TestScreenshots(t *testing.T) {
 	s := startSite(t)
-	b := s.open(t, startBrowser(t), operator)
+	b := s.open(t, browser.Start(t), operator)
 	folder := *screenshots
 	if folder == "" {
 		folder = t.TempDir()

