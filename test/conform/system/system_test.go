@@ -9,7 +9,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-
 )
 
 func newTestEnvironment(t *testing.T) *Environment {
