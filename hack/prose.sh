@@ -10,6 +10,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source hack/flags.sh
 
 paths=('*.go' '*.lua' '*.md' '*.sh' '*.yaml' '*.yml' '*.tpl' '*.json' '*.txt' '*.c' Makefile Dockerfile .ci)
 excluded='(^|/)testdata/|^hack/vale/'
@@ -28,4 +29,5 @@ mapfile -d '' files < <(
   git ls-files -z --cached --others --exclude-standard -- "${paths[@]}" | grep -zvE "$excluded"
 )
 ((${#files[@]} > 0)) || { echo "prose: no files match ${paths[*]}" >&2 && exit 1; }
-go tool -modfile=tools/vale/go.mod vale --output=line "${files[@]}"
+# The parsers are in C.
+CGO_ENABLED=1 go tool -modfile=tools/vale/go.mod vale --output=line "${files[@]}"

@@ -10,6 +10,7 @@
 # tree with changes; it leaves the changes of a writer in place, to be committed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source hack/flags.sh
 
 if ! git rev-parse --git-dir >/dev/null 2>&1; then
   echo "verify: needs a git checkout, to detect changes of generated files" >&2

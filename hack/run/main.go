@@ -5,7 +5,8 @@
 // kube-apiserver, a Redis and the manager with its webhook, applies the sample policies and
 // prints commands to try. Ctrl-C stops and removes everything.
 //
-// `make run` runs it in the root of the repository.
+// `make run` runs it in the root of the repository. Read main.go, then webhook.go; process_linux.go and
+// process_other.go have the attributes of the processes.
 package main
 
 import (
@@ -55,7 +56,7 @@ func (a *addresses) flags() []string {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the first context
-	err := run(ctx, defaultAddresses, os.Stdout)
+	err := run(ctx, "", defaultAddresses, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
@@ -72,8 +73,9 @@ type stack struct {
 	stops    []func() error
 }
 
-// run runs the stack until ctx ends. It writes the commands to try to out.
-func run(ctx context.Context, at addresses, out io.Writer) (err error) {
+// run runs the stack with the program weir, which it builds if the path is empty, until ctx ends. It writes the
+// commands to try to out.
+func run(ctx context.Context, weir string, at addresses, out io.Writer) (err error) {
 	s := &stack{}
 	defer func() { err = errors.Join(err, s.stop()) }()
 	if s.dir, err = os.MkdirTemp("", "weir-run-"); err != nil {
@@ -85,10 +87,12 @@ func run(ctx context.Context, at addresses, out io.Writer) (err error) {
 	if err := s.buildKube(ctx); err != nil {
 		return err
 	}
-	logStep("Building weir")
-	weir := filepath.Join(s.dir, "weir")
-	if err := do(ctx, "go", "build", "-o", weir, "./cmd/weir"); err != nil {
-		return err
+	if weir == "" {
+		logStep("Building weir")
+		weir = filepath.Join(s.dir, "weir")
+		if err := do(ctx, "go", "build", "-o", weir, "./cmd/weir"); err != nil {
+			return err
+		}
 	}
 	redisURL, err := s.startRedis(ctx)
 	if err != nil {
@@ -184,8 +188,12 @@ func (s *stack) startKube(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	binaries, err := s.mortalBinaries()
+	if err != nil {
+		return "", err
+	}
 	env := &envtest.Environment{
-		BinaryAssetsDirectory: s.binaries,
+		BinaryAssetsDirectory: binaries,
 		CRDs:                  definitions,
 	}
 	if env.WebhookInstallOptions, err = webhookByURL(ctx); err != nil {
@@ -198,6 +206,22 @@ func (s *stack) startKube(ctx context.Context) (string, error) {
 	s.webhook = env.WebhookInstallOptions // with its certificate
 	path := filepath.Join(s.dir, "kubeconfig")
 	return path, os.WriteFile(path, env.KubeConfig, 0o600)
+}
+
+// mortalBinaries returns a folder with the programs of the control plane, as scripts after whose start the program
+// is killed if this process is.
+func (s *stack) mortalBinaries() (string, error) {
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		return s.binaries, nil //nolint:nilerr // not on Linux: they end in order only
+	}
+	for _, name := range []string{"kube-apiserver", "etcd", "kubectl"} {
+		script := fmt.Sprintf("#!/bin/sh\nexec '%s' --pdeathsig KILL '%s' \"$@\"\n", setpriv, filepath.Join(s.binaries, name))
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+			return "", err
+		}
+	}
+	return s.dir, nil
 }
 
 // startManager starts the manager as the chart does, and waits until it and its webhook accept
@@ -261,11 +285,11 @@ func (s *stack) writeToken() (path string, err error) {
 }
 
 // start starts a process that stop ends. It has its own process group, so that Ctrl-C
-// signals only this process and everything stops in order.
+// signals only this process and everything stops in order; on Linux it dies with this process.
 func (s *stack) start(name string, args ...string) (<-chan error, error) {
 	cmd := exec.Command(name, args...) //nolint:noctx,gosec // stopped in order, see below; fixed commands
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = ownGroup()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
 // The first mistake is rejected as in production, and the samples are accepted.
@@ -22,9 +23,10 @@ func TestRunJudgesPoliciesLikeTheChart(t *testing.T) {
 	t.Chdir("../..")
 	g, out := NewWithT(t), &testenv.Log{}
 	at := addresses{http: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), metrics: testenv.FreeAddr(t), operator: testenv.FreeAddr(t)}
+	weir := process.Weir(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, at, out) }()
+	go func() { ended <- run(ctx, weir, at, out) }()
 	t.Cleanup(func() {
 		stop()
 		NewWithT(t).Eventually(ended, "60s").Should(Receive(Succeed()))
