@@ -4,7 +4,7 @@
 #
 # Tests with clocks that differ: builds programs whose clock can be moved, by an overlay of Go's
 # package time, tests that it moves, and runs the scenario `clocks` of test/conform. The
-# overlay compiles everything anew, so only `make test-all` runs this.
+# overlay compiles everything again, so only `make test-all` runs this.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source hack/flags.sh

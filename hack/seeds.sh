@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Compares the stores, the caches and the engine with the model at random, on Redis and Valkey, for
-# about as many seconds as the argument says. The seeds begin at a number of the commit, so that
+# about the given number of seconds. The seeds begin at a number of the commit, so that
 # every commit tries others: WEIR_TEST_FIRST_SEED sets it, to repeat a failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

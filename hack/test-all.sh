@@ -4,7 +4,7 @@
 #
 # Runs every test with every seed, on Redis and Valkey, with the race detector wherever it compiles,
 # the archives of a release, clocks that differ, and the end-to-end tests with every spec. It needs
-# root on Debian, like `make e2e`. It prints the time of each part and goes on after one that fails.
+# root on Debian, like `make e2e`. It prints the time of each part and continues after one that fails.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export ALL_SEEDS=true VALKEY=true

@@ -87,7 +87,7 @@ run 2>&1 | tee "$log" |
 status="${PIPESTATUS[0]}"
 set -e
 
-# An input that a fuzz target skips is not a skipped test. A test that skips itself without a clock says so.
+# An input that a fuzz target skips is not a skipped test. A test that skips itself without a clock names the reason.
 clockless='needs a clock in the server'
 interesting() {
   awk -v clockless="$clockless" '

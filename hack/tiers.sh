@@ -2,7 +2,7 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the packages with tests, each behind its tier, or those of one tier:
+# Prints the packages with tests, each behind its tier, or the packages of one tier:
 #
 #   hack/tiers.sh          every tier and package
 #   hack/tiers.sh TIER     the packages of the tier
@@ -17,7 +17,7 @@
 #   process    internal/testenv/process
 #   unit       nothing of these. Those that also link nothing of Kubernetes are the tier race, too
 #
-# The first line that fits decides. test/e2e and test/hostile are no tier: `make e2e` and
+# The first line that fits decides. test/e2e and test/hostile have no tier: `make e2e` and
 # `make hostile` run them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -98,8 +98,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long tests wait for what must happen.
-const patience = time.Minute
+// timeout is how long tests wait for what must happen.
+const timeout = time.Minute
 
 // server is a running weir.
 type server struct {
@@ -133,7 +133,7 @@ func startWeir(t *testing.T) *server {
 			t.Log(log.String())
 		}
 	})
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for every := time.Tick(20 * time.Millisecond); ; {
 		if response, err := http.Get(s.url + "/readyz"); err == nil {
 			_ = response.Body.Close()
@@ -161,7 +161,7 @@ func freeAddress(t *testing.T) string {
 
 func (s *server) client(t *testing.T, mode client.FailMode) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Options{URL: s.url, FailMode: mode, Timeout: patience})
+	c, err := client.New(client.Options{URL: s.url, FailMode: mode, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func guarded(t *testing.T, s *server, mode client.FailMode) healthpb.HealthClien
 // guardedIn is guarded with other options, and with an interceptor whose limiter and descriptors it sets.
 func guardedIn(t *testing.T, s *server, o weirgrpc.Options, guard weirgrpc.Interceptor) healthpb.HealthClient {
 	t.Helper()
-	o.Conn, o.Timeout = dial(t, s.grpc), patience
+	o.Conn, o.Timeout = dial(t, s.grpc), timeout
 	limiter, err := weirgrpc.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@
 //   - browser: Chromium
 //   - process: weir and its plugin as processes, Prometheus
 //   - testpolicy: RateLimitPolicies, for any test
+//   - seeds: how many random operations a test makes, for any test
 //
 // Nothing is simulated or skipped: a missing program fails the test with the command
 // that installs it. Every server belongs to the test that started it and stops with it,
@@ -40,7 +41,6 @@
 //	series.go        Series: the metrics of a process under test
 //	pages.go         CodeBlocks: the code on a page of the documentation
 //	programs.go      the repository, and the programs that hack installs
-//	seeds.go         Seeds: the seeds of random operations
 //	command.go       Command: a process that ends with the test
 //	proc_linux.go    processes on Linux; proc_other.go elsewhere
 package testenv

@@ -31,7 +31,7 @@ func ModuleRoot(tb testing.TB) string {
 	}
 }
 
-// ProgramOnPath returns the path of a program on PATH. The hint says how to install it.
+// ProgramOnPath returns the path of a program on PATH. The hint names the command that installs it.
 func ProgramOnPath(tb testing.TB, name, hint string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)
@@ -41,7 +41,7 @@ func ProgramOnPath(tb testing.TB, name, hint string) string {
 	return path
 }
 
-// ProgramAt returns the path. It fails the test if there is no file; the hint says how to install it.
+// ProgramAt returns the path. It fails the test if there is no file; the hint names the command that installs it.
 func ProgramAt(tb testing.TB, path, hint string) string {
 	tb.Helper()
 	if _, err := os.Stat(path); err != nil {

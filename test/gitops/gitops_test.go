@@ -127,7 +127,7 @@ func (f *flux) apply(t *testing.T, list []*unstructured.Unstructured) {
 	_, err := f.manager.ApplyAllStaged(t.Context(), list, options)
 	g.Expect(err).NotTo(HaveOccurred())
 	// With wait: true, the Kustomization is ready when the policies are.
-	g.Expect(f.manager.Wait(keep(list, isPolicy), ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: patience})).To(Succeed())
+	g.Expect(f.manager.Wait(keep(list, isPolicy), ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: timeout})).To(Succeed())
 }
 
 func (f *flux) differences(t *testing.T, list []*unstructured.Unstructured) (found []string) {

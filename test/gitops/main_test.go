@@ -38,15 +38,15 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyTimeout(timeout)
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
 	os.Exit(m.Run())
 }
 
 const weirNamespace = "weir-system"
 
-// patience is how long tests wait for what must happen.
-const patience = 2 * time.Minute
+// timeout is how long tests wait for what must happen.
+const timeout = 2 * time.Minute
 
 // cluster is a kube-apiserver on which Weir runs as the chart installs it, except for its pods.
 type cluster struct {
@@ -164,7 +164,7 @@ func (c *cluster) awaitEnforced(t *testing.T, policies []*unstructured.Unstructu
 				}
 			}
 			return "no condition"
-		}).WithTimeout(patience).Should(HavePrefix("True"), o.GetName())
+		}).WithTimeout(timeout).Should(HavePrefix("True"), o.GetName())
 	}
 	webhook := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": map[string]any{"name": "weir"},
@@ -174,7 +174,7 @@ func (c *cluster) awaitEnforced(t *testing.T, policies []*unstructured.Unstructu
 		first, _ := webhooks[0].(map[string]any)
 		bundle, _, _ := unstructured.NestedString(first, "clientConfig", "caBundle")
 		return bundle
-	}).WithTimeout(patience).ShouldNot(BeEmpty())
+	}).WithTimeout(timeout).ShouldNot(BeEmpty())
 }
 
 // weir runs a command of kubectl weir in the Namespace shop.

@@ -104,7 +104,7 @@ func paced(send func(ctx context.Context, a *attacker, n int) (string, error)) l
 			}
 			all.Go(func() {
 				defer func() { <-places }()
-				limited, cancel := context.WithTimeout(ctx, timeout) //busy: outcomes of attackers are counted, not judged
+				limited, cancel := context.WithTimeout(ctx, timeout) // busy: outcomes of attackers are counted, not judged
 				defer cancel()
 				switch outcome, err := send(limited, a, n); {
 				case ctx.Err() != nil: // the round ended

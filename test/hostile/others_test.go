@@ -182,7 +182,7 @@ func (c *clients) run(tb testing.TB, stop <-chan struct{}) *sample {
 		case <-wait.C:
 		}
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(tb.Context(), othersTimeout) //busy: compared with a round without attack
+			ctx, cancel := context.WithTimeout(tb.Context(), othersTimeout) // busy: compared with a round without attack
 			defer cancel()
 			start := time.Now()
 			err := c.doors[n%len(c.doors)](ctx, platformHost, fmt.Sprint("user-", n%50))

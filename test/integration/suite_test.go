@@ -105,8 +105,6 @@ func run(t *testing.T, address string, cmd *exec.Cmd) {
 	t.Helper()
 	g, log := NewWithT(t), &testenv.Log{}
 	cmd.Stdout, cmd.Stderr = log, log
-	if cmd.SysProcAttr == nil {
-	}
 	g.Expect(cmd.Start()).To(Succeed())
 	ended := make(chan struct{})
 	go func() {

@@ -4,7 +4,6 @@
 package layout_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/constant"
 	"go/token"
@@ -16,12 +15,12 @@ import (
 	"time"
 )
 
-// patience is the shortest time after which a test may fail because something has not happened: a busy machine can
+// shortestTimeout is the shortest time after which a test may fail because something has not happened: a busy machine can
 // stop a process for seconds.
-const patience = 30 * time.Second
+const shortestTimeout = 30 * time.Second
 
 // A busy machine fails no test: tests wait for a condition for 30 s or more, and compare nothing with a shorter time
-// that the machine needs. A line that must is marked "//busy: REASON"; the test then has a control in the same run, or
+// that the machine needs. A line that must is marked "// busy: REASON"; the test then has a control in the same run, or
 // the time is one of the product's promises on a clock that the test sets.
 func TestNoTestTakesABusyMachineForADefect(t *testing.T) {
 	fset, files := goFiles(t)
@@ -33,7 +32,7 @@ func TestNoTestTakesABusyMachineForADefect(t *testing.T) {
 		excused := map[int]bool{}
 		for _, group := range file.Comments {
 			for _, comment := range group.List {
-				if strings.HasPrefix(comment.Text, "//busy: ") {
+				if strings.HasPrefix(comment.Text, "// busy: ") {
 					excused[fset.Position(comment.Pos()).Line] = true
 				}
 			}
@@ -85,7 +84,7 @@ func TestNoTestCompiles(t *testing.T) {
 func TestProcessesEndWithTheTest(t *testing.T) {
 	fset, files := goFiles(t)
 	for path, file := range files {
-		// The other modules cannot import testenv: hack/image and client start nothing that goes on.
+		// The other modules cannot import testenv: hack/image and client start nothing that outlives them.
 		if !isTest(path) || strings.HasPrefix(path, "internal/testenv/") || strings.HasPrefix(path, "hack/image/") || strings.HasPrefix(path, "client/") {
 			continue
 		}
@@ -111,24 +110,24 @@ func impatient(call *ast.CallExpr, constants map[string]time.Duration) (at ast.N
 	name := calledName(call)
 	switch name[strings.LastIndexByte(name, '.')+1:] {
 	case "Eventually", "EventuallyWithOffset", "WithTimeout", "Within", "NodeTimeout", "SpecTimeout", "SetDefaultEventuallyTimeout":
-		if isExpectedToEnd(call, constants) {
-			return nil, ""
-		}
 		// The first length of time is the timeout, if any; the second is an interval.
 		for i, argument := range call.Args {
-			if limit, ok := lengthOf(argument, constants); ok && limit < patience && (i == 1 || len(call.Args) == 1) {
-				return argument, fmt.Sprintf("%s of %v: %v or more", name, limit, patience)
+			if (i == 1 || len(call.Args) == 1) && isShort(argument, constants) && !isExpectedToEnd(call, constants) {
+				return argument, name + " of less than " + shortestTimeout.String()
 			}
 		}
 	case "BeNumerically":
-		if len(call.Args) < 2 || !strings.HasPrefix(text(call.Args[0]), "<") {
-			return nil, ""
-		}
-		if limit, ok := lengthOf(call.Args[1], constants); ok && limit < patience {
-			return call.Args[1], fmt.Sprintf("less than %v: %v or more, or a control in the same run", limit, patience)
+		if len(call.Args) > 1 && strings.HasPrefix(text(call.Args[0]), "<") && isShort(call.Args[1], constants) {
+			return call.Args[1], "fails after less than " + shortestTimeout.String() + ", without a control in the same run"
 		}
 	}
 	return nil, ""
+}
+
+// isShort reports whether the expression names a length of time that a busy machine can exceed.
+func isShort(expression ast.Expr, constants map[string]time.Duration) bool {
+	limit, ok := lengthOf(expression, constants)
+	return ok && limit < shortestTimeout
 }
 
 // isExpectedToEnd reports whether the time is part of the test: Consistently always needs all of it, and a context of
@@ -161,7 +160,7 @@ func impatientCase(clause *ast.CommClause, constants map[string]time.Duration) (
 		}
 		return true
 	})
-	if limit == 0 || limit >= patience {
+	if limit == 0 || limit >= shortestTimeout {
 		return nil, ""
 	}
 	fails := false
@@ -180,7 +179,7 @@ func impatientCase(clause *ast.CommClause, constants map[string]time.Duration) (
 	if !fails {
 		return nil, ""
 	}
-	return clause, fmt.Sprintf("fails after %v: %v or more", limit, patience)
+	return clause, "fails after less than " + shortestTimeout.String()
 }
 
 // calledName returns the name of the function, with its package or receiver.

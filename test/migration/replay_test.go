@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
 )
 
 var record = flag.Bool("record", false, "rewrite the answers of the service, with RATELIMIT_BIN")
@@ -24,7 +24,7 @@ const randomScenarios = 15
 
 func allScenarios() []scenario {
 	all := scenarios
-	for seed := range testenv.ServerSeeds(randomScenarios) {
+	for seed := range seeds.OnServer(randomScenarios) {
 		all = append(all, randomScenario(seed))
 	}
 	return all

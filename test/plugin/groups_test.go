@@ -63,7 +63,7 @@ func TestGroupsOfACluster(t *testing.T) {
 	g.Expect(succeed(0, append(importing, "--dry-run")...)).To(Equal("+ acme\n+ globex\n2 keys added, 0 removed; 2 of 2 objects applied, 0 deleted (dry run)\n"))
 	g.Expect(succeed(0, "list")).To(ContainSubstring("No RateLimitKeyGroup"), "a dry run stores nothing")
 	g.Expect(succeed(0, importing...)).To(HaveSuffix("2 keys added, 0 removed; 2 of 2 objects applied, 0 deleted\n"))
-	g.Eventually(threshold, patience).WithArguments("acme").Should(Equal(int64(500)))
+	g.Eventually(threshold, timeout).WithArguments("acme").Should(Equal(int64(500)))
 	g.Expect(threshold("initech")).To(Equal(int64(5)))
 	g.Expect(strings.Fields(succeed(0, "list"))).To(Equal([]string{"GROUP", "KEYS", "OBJECTS", "READY", "gold", "2", "2", "2/2"}))
 

@@ -21,8 +21,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
-// patience is how long tests wait for what must happen.
-const patience = "2m"
+// timeout is how long tests wait for what must happen.
+const timeout = "2m"
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())

@@ -61,7 +61,7 @@ func TestRaiseAndPrune(t *testing.T) {
 		g.Expect(code).To(Equal(0), complaint)
 		return out
 	}
-	g.Eventually(func() int { return check("acme") }, patience).Should(Equal(http.StatusTooManyRequests))
+	g.Eventually(func() int { return check("acme") }, timeout).Should(Equal(http.StatusTooManyRequests))
 	g.Expect(check("globex")).To(Equal(http.StatusOK))
 
 	g.Expect(succeed("exceptions", "-n", "shop")).To(Equal("No exceptions.\n"))
@@ -103,7 +103,7 @@ func TestRaiseAndPrune(t *testing.T) {
 
 	g.Expect(succeed("exceptions", "prune", "-A")).To(Equal("No exception has ended.\n"))
 	succeed("raise", "api-quota", "acme", "--limit", "burst=9", "--for", "2s", "-n", "shop")
-	g.Eventually(func() string { return succeed("exceptions", "-n", "shop") }, patience).Should(MatchRegexp(` acme .* ended `))
+	g.Eventually(func() string { return succeed("exceptions", "-n", "shop") }, timeout).Should(MatchRegexp(` acme .* ended `))
 	g.Expect(check("acme")).To(Equal(http.StatusTooManyRequests))
 	g.Expect(succeed("exceptions", "prune", "-n", "shop", "--dry-run")).To(MatchRegexp(`^Would delete shop/api-quota-[0-9a-f]+, which ended at \S+Z\.\n$`))
 	g.Expect(succeed("exceptions", "prune", "-A")).To(MatchRegexp(`^Deleted shop/api-quota-[0-9a-f]+, which ended at \S+Z\.\n$`))

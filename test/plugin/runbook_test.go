@@ -46,7 +46,7 @@ func TestBrokenEditIsAsPrinted(t *testing.T) {
 		}
 		g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
 		kubectl(t, "apply", "-f", file)
-		kubectl(t, "wait", "-n", "shop", "--for=condition="+condition, "rlpol/login", "--timeout="+patience)
+		kubectl(t, "wait", "-n", "shop", "--for=condition="+condition, "rlpol/login", "--timeout="+timeout)
 	}
 	apply("Ready")
 	apply("Stalled", `paths: ["/login"]`, `paths: ["/login//x"]`, "threshold: 5", "threshold: 50")

@@ -47,7 +47,7 @@ func TestShadowAndEnforce(t *testing.T) {
 	}
 
 	g.Expect(succeed("enforce", "login")).To(Equal("shop/login was not in Shadow.\n"))
-	g.Eventually(check, patience).Should(Equal(http.StatusTooManyRequests))
+	g.Eventually(check, timeout).Should(Equal(http.StatusTooManyRequests))
 	g.Expect(succeed("shadow", "login", "--for", "1h")).
 		To(MatchRegexp(`^shop/login is in Shadow until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: it denies no request\.\n$`))
 	g.Expect(check()).To(Equal(http.StatusOK), "at once")

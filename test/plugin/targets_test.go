@@ -65,7 +65,7 @@ HTTPRoute/shop/shop/gone   shop/api     Shadow    never        not in the cluste
 	g.Eventually(func() string { // fails until the manager has the policies
 		_, out, _ := command(t, append([]string{"targets", "-n", "shop"}, token...)...)
 		return out
-	}, patience).Should(Satisfy(func(out string) bool { return testenv.IsSameOutput(out, want) }))
+	}, timeout).Should(Satisfy(func(out string) bool { return testenv.IsSameOutput(out, want) }))
 	type targets struct {
 		Targets []struct {
 			Target string
@@ -88,7 +88,7 @@ func TestTargetsOfAClusterWithoutGatewayAPI(t *testing.T) {
 	g.Eventually(func() (all [3]any) {
 		all[0], all[1], all[2] = command(t, append([]string{"targets", "-n", "shop"}, token...)...)
 		return all
-	}, patience).Should(Equal([3]any{
+	}, timeout).Should(Equal([3]any{
 		0, "No policy selects requests, and there are no Gateways and routes, in Namespace shop.\n",
 		"note: Gateways and routes of the cluster are not listed: this cluster does not know Gateway (gateway.networking.k8s.io/v1)\n",
 	}))

@@ -39,7 +39,7 @@ func TestPageOfTiers(t *testing.T) {
 				g.Expect(testenv.IsSameOutput(out, s.Output)).To(BeTrue(), "%s printed\n%s", s.Command, out)
 			default:
 				g.Expect(kubectl(t, args[1:]...)).To(Equal(s.Output), s.Command)
-				g.Eventually(readyGroups(t), patience).Should(BeTrue())
+				g.Eventually(readyGroups(t), timeout).Should(BeTrue())
 			}
 			ran++
 		}

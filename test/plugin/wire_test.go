@@ -329,7 +329,7 @@ metadata: {name: dev, namespace: shop}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: dev}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dev}]
 `)
-	g.Eventually(func() int { code, _, _ := command(t, "wire", "gateway/shop", "-n", "shop", "--as", "dev"); return code }, patience).Should(Equal(0))
+	g.Eventually(func() int { code, _, _ := command(t, "wire", "gateway/shop", "-n", "shop", "--as", "dev"); return code }, timeout).Should(Equal(0))
 	few, notes := w.run("gateway/shop", "-n", "shop", "--as", "dev")
 	g.Expect(notes).To(And(
 		ContainSubstring("you may not list objects of kind HTTPRoute in all Namespaces: only shop is considered"),

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/limiter/storetest"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
 )
 
 // Random calls, edits, resets and blocks have the same outcome with the cache as in the model,
@@ -47,9 +48,9 @@ func TestCacheAgreesWithModel(t *testing.T) {
 func compareWithModel(t *testing.T, clock storetest.Clock, open func(*testing.T) (Store, func())) {
 	t.Helper()
 	model := storetest.NewModel()
-	seeds, fromCache, renewed := 0, 0, 0
-	for seed := range testenv.ServerSeeds(100) {
-		seeds++
+	runs, fromCache, renewed := 0, 0, 0
+	for seed := range seeds.OnServer(100) {
+		runs++
 		model.Clear(t)
 		store, dropExpired := open(t)
 		cache := New(store, clock.Now)
@@ -73,13 +74,13 @@ func compareWithModel(t *testing.T, clock storetest.Clock, open func(*testing.T)
 			}
 		}
 	}
-	NewWithT(t).Expect(fromCache).To(BeNumerically(">", 4*seeds), "replies from memory")
-	NewWithT(t).Expect(renewed).To(BeNumerically(">", seeds), "renewed denials")
+	NewWithT(t).Expect(fromCache).To(BeNumerically(">", 4*runs), "replies from memory")
+	NewWithT(t).Expect(renewed).To(BeNumerically(">", runs), "renewed denials")
 }
 
 // algorithmsOf returns all algorithms for the first hundred seeds, and all but SlidingLog for others: time advances by
 // milliseconds here, and for as long as a window that an edit made longer, the model and the stores may differ in what
-// they still know of a SlidingLog.
+// they still hold of a SlidingLog.
 func algorithmsOf(seed uint64) []quota.Algorithm {
 	if seed < 100 {
 		return quota.Algorithms()
@@ -125,7 +126,7 @@ func compareOutcomes(t *testing.T, step storetest.Step, model *storetest.Subject
 		g.Expect(got).To(Equal(want), recent)
 		return false
 	}
-	// The model has spent the holds that have ended, which a store does once it is asked.
+	// The model has spent the holds that have ended. The store does so at its next call.
 	asked, err := step.Do(t.Context(), cache.store)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(asked).To(Equal(want), recent)

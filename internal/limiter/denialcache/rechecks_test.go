@@ -50,7 +50,7 @@ func TestFewDenialsAskOnceASecond(t *testing.T) {
 	c.call(90, 5000, 2*time.Second)
 	ages := c.call(90, 10_000, 10*time.Second)
 	g.Expect(len(ages)).To(BeNumerically("~", 900, 45))
-	g.Expect(ages[len(ages)-1]).To(BeNumerically("<", 1100*time.Millisecond)) //busy: on a clock of the test
+	g.Expect(ages[len(ages)-1]).To(BeNumerically("<", 1100*time.Millisecond)) // busy: on a clock of the test
 }
 
 // Many denied keys share the budget, and the oldest ask.
@@ -86,7 +86,7 @@ func TestTheAgeFallsAfterAFlood(t *testing.T) {
 	c.call(10, 1000, ageFall+2*time.Second)
 	ages := c.call(10, 1000, 10*time.Second)
 	g.Expect(len(ages)).To(BeNumerically(">=", 90))
-	g.Expect(ages[len(ages)-1]).To(BeNumerically("<", 1200*time.Millisecond)) //busy: on a clock of the test
+	g.Expect(ages[len(ages)-1]).To(BeNumerically("<", 1200*time.Millisecond)) // busy: on a clock of the test
 }
 
 // A denial without calls for a long time asks at the next one, whatever the budget.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
 )
 
 // trying gives the first limit a candidate with the threshold.
@@ -291,7 +291,7 @@ func TestCandidatesAreExactUnderConcurrency(t *testing.T) {
 
 // A policy with candidates decides their verdicts as another one would with these numbers in force.
 func TestCandidatesDecideAsLimitsInForce(t *testing.T) {
-	for seed := range testenv.Seeds(150) {
+	for seed := range seeds.InMemory(150) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		live, tried := tryAtRandom(r)
 		candidate, inForce := newFixture(live), newFixture(tried)

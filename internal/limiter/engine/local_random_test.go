@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
 )
 
 // process is one of several that share Redis.
@@ -35,7 +35,7 @@ func TestQuotaAndOneShareOfEachProcess(t *testing.T) {
 		t.Run(string(tc.limit.Algorithm), func(t *testing.T) {
 			tc.limit.Name, tc.limit.Threshold, tc.limit.WindowMillis = "burst", most, window.Milliseconds()
 			usedShares := false
-			for seed := range testenv.Seeds(30) {
+			for seed := range seeds.InMemory(30) {
 				w := &localWorld{redis: newTestStore(), plan: makePlan("a/x", localMode, limited(tc.limit)), r: rand.New(rand.NewPCG(seed, 5))}
 				admitted := w.run(t, time.Duration(tc.windows)*window-time.Millisecond)
 				bound := tc.most(most)

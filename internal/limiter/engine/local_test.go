@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
 )
 
 var errTimeout = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
@@ -339,7 +340,7 @@ func TestChangingSharesRenewNothing(t *testing.T) {
 	const most = 12
 	for _, tc := range localLimits {
 		t.Run(string(tc.limit.Algorithm), func(t *testing.T) {
-			for seed := range testenv.Seeds(48) {
+			for seed := range seeds.InMemory(48) {
 				tc.limit.Name, tc.limit.Threshold, tc.limit.WindowMillis = "burst", most, time.Minute.Milliseconds()
 				f, r := newFixture(makePlan("a/x", localMode, limited(tc.limit))), rand.New(rand.NewPCG(seed, 9))
 				f.store.err = errTimeout

@@ -16,7 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/storetest"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
 )
 
 // A batch of random calls gives the replies that the model gives to the same calls one
@@ -29,7 +29,7 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 			server, client := newSubject(t, on)
 			store := newStore(client)
 			store.now = server.Clock.Now
-			for seed := range testenv.ServerSeeds(2 * runs) {
+			for seed := range seeds.OnServer(2 * runs) {
 				choice := allAlgorithms
 				if seed%2 == 1 {
 					choice = leanAlgorithms

@@ -17,7 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/storetest"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
 )
 
 // A dry run of all groups and then a charge give the same replies as one step, without concurrent calls, with groups
@@ -34,7 +34,7 @@ func TestSpreadAgreesWithModel(t *testing.T) {
 	}
 	for _, choice := range choices {
 		t.Run(fmt.Sprint(choice), func(t *testing.T) {
-			for seed := range testenv.ServerSeeds(4) {
+			for seed := range seeds.OnServer(4) {
 				storetest.Compare(t, 1000+seed, 200, choice, model, byKey)
 				storetest.Compare(t, 2000+seed, 200, choice, model, bySize)
 			}

@@ -91,6 +91,6 @@ func TestBackoffIsBounded(t *testing.T) {
 	g.Expect(len(waits)).To(BeNumerically(">", 1), "replicas that lost Redis together return one by one")
 	for failures := range 1000 {
 		g.Expect(backoff(failures)).To(And(
-			BeNumerically(">", 0), BeNumerically("<=", 500*time.Millisecond))) //busy: a result, not a time that passes
+			BeNumerically(">", 0), BeNumerically("<=", 500*time.Millisecond))) // busy: a result, not a time that passes
 	}
 }

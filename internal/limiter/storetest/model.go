@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/reference"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
 )
 
 // modelStore is the model with a clock.
@@ -59,14 +59,14 @@ func NewModel() *Subject {
 func TestAgreesWithModel(t *testing.T, subject *Subject) {
 	t.Helper()
 	const steps = 250
-	seeds := testenv.Seeds(60)
+	all := seeds.InMemory(60)
 	if subject.IsRemote {
-		seeds = testenv.ServerSeeds(8)
+		all = seeds.OnServer(8)
 	}
 	model := NewModel()
 	for _, choice := range mixedAndAlone(quota.Algorithms()) {
 		t.Run(fmt.Sprint(choice), func(t *testing.T) {
-			for seed := range seeds {
+			for seed := range all {
 				Compare(t, seed, steps, choice, model, subject)
 			}
 		})

@@ -226,7 +226,7 @@ func TestResetMeasuresAnnouncements(t *testing.T) {
 
 // A limiter that ignores an edit is an error, not a result.
 func TestEditIsAwaited(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) //busy: the end is awaited
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // busy: the end is awaited
 	defer cancel()
 	for _, s := range scenario.All() {
 		if s.Name == "edit" {

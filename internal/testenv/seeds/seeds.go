@@ -1,7 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package testenv
+// Package seeds numbers the random operations of tests: many, or few with -short.
+package seeds
 
 import (
 	"iter"
@@ -13,11 +14,11 @@ import (
 // firstSeedEnv names the environment variable with the first seed, by default 0.
 const firstSeedEnv = "WEIR_TEST_FIRST_SEED"
 
-// Seeds returns the seeds of random operations in memory: n, or a tenth of them with -short.
-func Seeds(n int) iter.Seq[uint64] { return seeds(n, 1, 10) }
+// InMemory returns the seeds of random operations in memory: n, or a tenth of them with -short.
+func InMemory(n int) iter.Seq[uint64] { return seeds(n, 1, 10) }
 
-// ServerSeeds returns the seeds of random operations that ask a server: n, or three eighths of them with -short.
-func ServerSeeds(n int) iter.Seq[uint64] { return seeds(n, 3, 8) }
+// OnServer returns the seeds of random operations that call a server: n, or three eighths of them with -short.
+func OnServer(n int) iter.Seq[uint64] { return seeds(n, 3, 8) }
 
 // seeds returns n seeds, or with -short part/of of them, rounded up. They begin with the one in the environment.
 func seeds(n, part, of int) iter.Seq[uint64] {

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package testenv_test
+package seeds_test
 
 import (
 	"flag"
@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
 )
 
 func TestSeedsAreScaled(t *testing.T) {
@@ -21,13 +21,13 @@ func TestSeedsAreScaled(t *testing.T) {
 	t.Cleanup(func() { _ = short.Value.Set(before) })
 
 	g.Expect(short.Value.Set("true")).To(Succeed())
-	g.Expect(slices.Collect(testenv.Seeds(60))).To(HaveLen(6))
-	g.Expect(slices.Collect(testenv.ServerSeeds(8))).To(HaveLen(3))
-	g.Expect(slices.Collect(testenv.Seeds(1))).To(Equal([]uint64{0}), "never none")
+	g.Expect(slices.Collect(seeds.InMemory(60))).To(HaveLen(6))
+	g.Expect(slices.Collect(seeds.OnServer(8))).To(HaveLen(3))
+	g.Expect(slices.Collect(seeds.InMemory(1))).To(Equal([]uint64{0}), "never none")
 
 	g.Expect(short.Value.Set("false")).To(Succeed())
 	t.Setenv("WEIR_TEST_FIRST_SEED", "70")
-	g.Expect(slices.Collect(testenv.ServerSeeds(3))).To(Equal([]uint64{70, 71, 72}))
+	g.Expect(slices.Collect(seeds.OnServer(3))).To(Equal([]uint64{70, 71, 72}))
 	t.Setenv("WEIR_TEST_FIRST_SEED", "x")
-	g.Expect(func() { _ = slices.Collect(testenv.Seeds(3)) }).To(PanicWith(ContainSubstring("WEIR_TEST_FIRST_SEED")))
+	g.Expect(func() { _ = slices.Collect(seeds.InMemory(3)) }).To(PanicWith(ContainSubstring("WEIR_TEST_FIRST_SEED")))
 }
