@@ -109,11 +109,11 @@ func TestRedisDecidesTheSame(t *testing.T) {
 		return all, report
 	}
 	server, clock := testenv.StartRedisWithClock(t)
-	client, err := redisclient.New(server.URL, 10*time.Second)
+	client, err := redisclient.New(server.URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = client.Close() }()
 	want, wantReport := decideAll(func(r *replay) engine.Store {
-		store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 10 * time.Second})
+		store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 		return &clocked{Store: store, before: func() { clock.Set(r.now) }}
 	})
 	got, report := decideAll(func(r *replay) engine.Store {

@@ -51,7 +51,7 @@ var _ = Describe("Events of denials", func() {
 	var cached client.Reader
 
 	BeforeEach(func(ctx SpecContext) {
-		redis, err := redisclient.New(testenv.StartRedis(GinkgoTB()).URL, 5*time.Second)
+		redis, err := redisclient.New(testenv.StartRedis(GinkgoTB()).URL, time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(redis.Close)
 		reader = &countedDenials{Reader: traffic.NewReader(redis, "weir:")}

@@ -64,7 +64,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	go func() {
 		ended <- manager.Run(run, manager.Options{
 			Options: endpoint.Options{
-				RedisPrefix: "weir:", HTTPAddress: checks, MetricsAddress: metrics, StoreTimeout: time.Second, Observe: true,
+				RedisPrefix: "weir:", HTTPAddress: checks, MetricsAddress: metrics, StoreTimeout: time.Minute, Observe: true,
 				Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Registry: exported, Expiry: tlsfiles.NewExpiry(exported),
 			},
 			RedisURL: server.URL, Controllers: true, Decisions: true, Config: apiServer.Config,

@@ -60,7 +60,7 @@ func startWithClock(t *testing.T, redisURL string, files map[string]string, now 
 		Options: endpoint.Options{
 			Observe: true, ReplicaName: filepath.Base(r.dir), Authorizer: anyone{},
 			LocalKeys: 1000, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
-			StoreTimeout: 20 * time.Second, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(),
+			StoreTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(),
 			Now: now,
 		},
 	})
@@ -307,7 +307,7 @@ func TestStartRejectsInvalidPolicies(t *testing.T) {
 // quiet returns the options of an endpoint that never serves.
 func quiet() endpoint.Options {
 	return endpoint.Options{
-		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second, Registry: prometheus.NewRegistry(),
+		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Minute, Registry: prometheus.NewRegistry(),
 	}
 }
 

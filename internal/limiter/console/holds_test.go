@@ -22,7 +22,7 @@ import (
 // The page of a key shows which of its units reservations or slices hold. Checks from slices count as decisions.
 func TestHeldUnits(t *testing.T) {
 	g := NewWithT(t)
-	client, err := redisclient.New(testenv.StartRedis(t).URL, 5*time.Second)
+	client, err := redisclient.New(testenv.StartRedis(t).URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	s := start(t, func(o *endpoint.Options) { o.Redis, o.StoreTimeout, o.SliceKeys = client, 5*time.Second, 100 })

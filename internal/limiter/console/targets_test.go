@@ -20,7 +20,7 @@ import (
 // The page of a policy shows when a check last came through each of its Gateways and routes.
 func TestLastChecksOfTargets(t *testing.T) {
 	g := NewWithT(t)
-	client, err := redisclient.New(testenv.StartRedis(t).URL, 5*time.Second)
+	client, err := redisclient.New(testenv.StartRedis(t).URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	s := start(t, func(o *endpoint.Options) {

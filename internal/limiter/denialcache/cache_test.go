@@ -38,7 +38,7 @@ func (c *cached) replica(t *testing.T) *cached {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: c.server.Addr, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: 2 * time.Second, Now: c.clock.Now})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute, Now: c.clock.Now})
 	return &cached{Cache: New(store, c.clock.Now), t: t, server: c.server, clock: c.clock}
 }
 

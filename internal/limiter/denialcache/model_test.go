@@ -30,7 +30,7 @@ func TestCacheAgreesWithModel(t *testing.T) {
 		compareWithModel(t, clock, func(t *testing.T) (Store, func()) {
 			t.Helper()
 			NewWithT(t).Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
-			store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: 10 * time.Second, Now: clock.Now})
+			store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute, Now: clock.Now})
 			return store, func() { NewWithT(t).Expect(client.Scan(t.Context(), 0, "*", 1000).Err()).To(Succeed()) }
 		})
 	})

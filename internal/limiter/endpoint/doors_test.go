@@ -76,7 +76,7 @@ func newFixture(tb testing.TB, edit func(*endpoint.Options), plans ...*plan.Plan
 	tb.Helper()
 	g := NewWithT(tb)
 	server, clock := testenv.StartRedisWithClock(tb)
-	client, err := redisclient.New(server.URL, time.Second)
+	client, err := redisclient.New(server.URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
 	options := endpoint.Options{
@@ -84,7 +84,7 @@ func newFixture(tb testing.TB, edit func(*endpoint.Options), plans ...*plan.Plan
 		Door: limiter.DoorOptions{
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PrincipalHeader: "x-user", LegacyHeaders: true,
 		},
-		StoreTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		StoreTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 		Now: clock.Now,
 	}
 	if edit != nil {

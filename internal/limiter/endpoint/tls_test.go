@@ -60,7 +60,7 @@ func startWithOperator(t *testing.T, operatorAddress string) *running {
 	r.Endpoint = endpoint.New(endpoint.Options{
 		Redis: store, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", TLS: files,
 		OperatorAddress: operatorAddress,
-		StoreTimeout:    time.Second, Logger: logger, Registry: prometheus.NewRegistry(),
+		StoreTimeout:    time.Minute, Logger: logger, Registry: prometheus.NewRegistry(),
 	})
 	r.Use(plan.NewSnapshot(1, nil))
 	ctx, stop := context.WithCancel(t.Context())
@@ -108,7 +108,7 @@ func (r *running) client(authority *testenv.Authority, name string) *tls.Config 
 func (r *running) httpClient(config *tls.Config) *http.Client {
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	r.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
 // get returns the status and the common name of the server certificate.

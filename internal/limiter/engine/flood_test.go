@@ -105,10 +105,10 @@ func newFloodTest(t *testing.T, maxMemory string) *floodTest {
 	t.Helper()
 	g := NewWithT(t)
 	server := testenv.StartRedis(t, "--maxmemory", maxMemory, "--maxmemory-policy", "noeviction")
-	client, err := redisclient.New(server.URL, time.Second)
+	client, err := redisclient.New(server.URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 	f := &floodTest{client: client, memory: flood.NewMemory(redisclient.MemoryUse(client), slog.New(slog.DiscardHandler))}
 	f.Engine = engine.New(engine.Options{
 		Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), MemoryLow: f.memory.Low,

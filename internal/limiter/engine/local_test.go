@@ -206,13 +206,13 @@ func TestRememberedDenialsHoldInEveryFailureMode(t *testing.T) {
 	g := NewWithT(t)
 	block := func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }
 	server := testenv.StartRedis(t)
-	client, err := redisclient.New(server.URL, time.Second)
+	client, err := redisclient.New(server.URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	now := time.Unix(1_900_000_000, 0)
 	clock := func() time.Time { return now }
 	e := engine.New(engine.Options{
-		Store: denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Second}), clock),
+		Store: denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute}), clock),
 		Local: memory.NewStore(memory.Options{Keys: 10, Now: clock}), Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler),
 	})

@@ -45,10 +45,10 @@ func (o *observer) Block(policy string, key quota.Key, end time.Time) {
 // observed returns an engine on a real Redis with denials from memory, and with the observer.
 func observed(tb testing.TB, observer engine.Observer, plans ...*plan.Plan) *engine.Engine {
 	tb.Helper()
-	client, err := redisclient.New(testenv.StartRedis(tb).URL, time.Second)
+	client, err := redisclient.New(testenv.StartRedis(tb).URL, time.Minute)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
-	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 	e := engine.New(engine.Options{
 		Store: denialcache.New(store, time.Now), Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler), Observer: observer,

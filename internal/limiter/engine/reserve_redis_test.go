@@ -53,10 +53,10 @@ func TestInspectListsOpenReservations(t *testing.T) {
 func TestCachedDenialsAnswerNoCommits(t *testing.T) {
 	g := NewWithT(t)
 	server := testenv.StartRedis(t)
-	client, err := redisclient.New(server.URL, time.Second)
+	client, err := redisclient.New(server.URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 2 * time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 	e := engine.New(engine.Options{
 		Store: denialcache.New(store, time.Now), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})

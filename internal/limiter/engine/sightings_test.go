@@ -24,7 +24,7 @@ import (
 func report(t *testing.T, e *engine.Engine) *traffic.Reader {
 	t.Helper()
 	g := NewWithT(t)
-	client, err := redisclient.New(testenv.StartRedis(t).URL, 5*time.Second)
+	client, err := redisclient.New(testenv.StartRedis(t).URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	reporter := traffic.NewReporter(traffic.Options{Redis: client, Each: e.Sightings, Logger: slog.New(slog.DiscardHandler)})

@@ -38,10 +38,10 @@ func newOnRedis(tb testing.TB, plans ...*plan.Plan) *onRedis {
 
 func newOnServer(tb testing.TB, server *testenv.Redis, plans ...*plan.Plan) *onRedis {
 	tb.Helper()
-	client, err := redisclient.New(server.URL, time.Second)
+	client, err := redisclient.New(server.URL, time.Minute)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
-	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 	r := &onRedis{client: client, server: server, registry: prometheus.NewRegistry()}
 	r.Engine = engine.New(engine.Options{
 		Store: store, Holds: store, Registerer: r.registry, Logger: slog.New(slog.DiscardHandler),

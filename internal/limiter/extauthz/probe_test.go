@@ -35,7 +35,7 @@ func TestProbeIsAnswered(t *testing.T) {
 	g := NewWithT(t)
 	plans := plan.NewSnapshot(1, []*plan.Plan{{Namespace: "shop", Name: "api", Mode: plan.ModeEnforce, Matches: []plan.Match{{Paths: []string{"/api/*"}}}}})
 	prober := probe.New(probe.Options{
-		Store: probe.NewMemoryStore(time.Now), Snapshot: func() *plan.Snapshot { return plans }, Timeout: time.Second, Now: time.Now,
+		Store: probe.NewMemoryStore(time.Now), Snapshot: func() *plan.Snapshot { return plans }, Timeout: time.Minute, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	e := &engine{decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}}

@@ -76,10 +76,10 @@ type onRedis struct {
 func newOnRedis(t *testing.T) *onRedis {
 	t.Helper()
 	o := &onRedis{t: t, redis: testenv.StartRedis(t), log: &testenv.Log{}}
-	client, err := redisclient.New(o.redis.URL, time.Second)
+	client, err := redisclient.New(o.redis.URL, time.Minute)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 	logger := slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	observed := observe.New(observe.Options{Blocks: store, Replica: "me", Logger: logger, Registerer: prometheus.NewRegistry()})
 	e := engine.New(engine.Options{
@@ -91,7 +91,7 @@ func newOnRedis(t *testing.T) *onRedis {
 	}))
 	o.engine = e
 	prober := probe.New(probe.Options{
-		Store: probe.NewRedisStore(client, "weir:"), Snapshot: e.Snapshot, Timeout: 5 * time.Second, Now: time.Now, Logger: logger,
+		Store: probe.NewRedisStore(client, "weir:"), Snapshot: e.Snapshot, Timeout: time.Minute, Now: time.Now, Logger: logger,
 	})
 	o.Handler = New(Options{Engine: e, State: e, Authorizer: team, Logger: logger, Blocks: observed, Observer: observed, Prober: prober, Traffic: traffic.NewReader(client, "weir:")})
 	return o

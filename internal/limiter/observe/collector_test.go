@@ -45,7 +45,7 @@ func onRedis(t *testing.T, names ...string) (map[string]*Collector, *testenv.Red
 		client := newClient(t, server.URL)
 		all[name] = newCollector(t, Options{
 			Redis: client, Prefix: "weir:", Replica: name, Live: func(context.Context) ([]string, int) { return names, len(names) },
-			Blocks: redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second}),
+			Blocks: redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute}),
 		})
 	}
 	return all, server
@@ -53,7 +53,7 @@ func onRedis(t *testing.T, names ...string) (map[string]*Collector, *testenv.Red
 
 func newClient(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisclient.New(url, 5*time.Second)
+	client, err := redisclient.New(url, time.Minute)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	return client

@@ -46,7 +46,7 @@ type clock struct{ now time.Time }
 
 func newProber(store Store, c *clock) *Prober {
 	return New(Options{
-		Store: store, Snapshot: func() *plan.Snapshot { return plans }, Timeout: time.Second, Now: func() time.Time { return c.now },
+		Store: store, Snapshot: func() *plan.Snapshot { return plans }, Timeout: time.Minute, Now: func() time.Time { return c.now },
 		ReplicaName: "weir-1", Logger: slog.New(slog.DiscardHandler),
 	})
 }
@@ -69,7 +69,7 @@ func reportOf(t *testing.T, text string) *httptypes.ProbeReport {
 func TestCodeIsAnsweredOnce(t *testing.T) {
 	c := &clock{now: time.Unix(1000, 0)}
 	server := testenv.StartRedis(t)
-	client, err := redisclient.New(server.URL, 5*time.Second)
+	client, err := redisclient.New(server.URL, time.Minute)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	for name, store := range map[string]Store{"Redis": NewRedisStore(client, "weir:"), "memory": NewMemoryStore(func() time.Time { return c.now })} {

@@ -62,7 +62,7 @@ func TestClientReconnectsAtOnce(t *testing.T) {
 func TestNewConnectsWithUserPasswordAndDatabase(t *testing.T) {
 	g := NewWithT(t)
 	server := testenv.StartRedis(t, "--requirepass", "s3cret")
-	client, err := redisclient.New("redis://default:s3cret@"+server.Addr+"/3", time.Second)
+	client, err := redisclient.New("redis://default:s3cret@"+server.Addr+"/3", time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { g.Expect(client.Close()).To(Succeed()) }()
 	g.Expect(client.Set(t.Context(), "k", "v", 0).Err()).To(Succeed())

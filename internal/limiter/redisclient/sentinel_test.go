@@ -188,7 +188,7 @@ func testSentinelURLWithDatabaseAndClose(t *testing.T, options testenv.SentinelO
 	t.Helper()
 	g := NewWithT(t)
 	s := testenv.StartRedisSentinel(t, options)
-	client, err := redisclient.New(strings.Replace(s.URL, testenv.MasterName, testenv.MasterName+"/3", 1), time.Second)
+	client, err := redisclient.New(strings.Replace(s.URL, testenv.MasterName, testenv.MasterName+"/3", 1), time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(increment(t.Context(), client)).To(Succeed())
 	g.Expect(client.Info(t.Context(), "keyspace").Val()).To(ContainSubstring("db3:keys=1"))

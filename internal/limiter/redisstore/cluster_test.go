@@ -25,7 +25,7 @@ import (
 // clusterStore returns a store on the cluster, and one key on each node.
 func clusterStore(t *testing.T, cluster *testenv.RedisCluster) (store *Store, keys []quota.Key) {
 	t.Helper()
-	client, err := redisclient.New(cluster.URL, time.Second)
+	client, err := redisclient.New(cluster.URL, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestClusterReservationsWhileSlotsMove(t *testing.T) {
 func TestClusterNodesHaveBreakersOfTheirOwn(t *testing.T) {
 	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)
-	client, err := redisclient.New(cluster.URL, time.Second)
+	client, err := redisclient.New(cluster.URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	const timeout = 20 * time.Millisecond

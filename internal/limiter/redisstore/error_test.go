@@ -137,10 +137,10 @@ func TestConditionsOfServersOpenTheBreaker(t *testing.T) {
 					go func() { defer close(ended); _ = doAll(t, other, c.inFlight) }()
 					g.Eventually(func() error { return admin.Ping(t.Context()).Err() }).Should(MatchError(HavePrefix("BUSY ")))
 				}
-				client, err := redisclient.New("redis://"+c.user+server.Addr, time.Second)
+				client, err := redisclient.New("redis://"+c.user+server.Addr, time.Minute)
 				g.Expect(err).NotTo(HaveOccurred())
 				t.Cleanup(func() { _ = client.Close() })
-				store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: time.Second})
+				store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: time.Minute})
 				policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 1_000_000)})
 				ask := func() quota.Cause {
 					_, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))

@@ -101,7 +101,7 @@ func TestMetricsForgetNodesThatAreGone(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)
-	client, err := redisclient.New(cluster.URL, time.Second)
+	client, err := redisclient.New(cluster.URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	store := newStore(client)

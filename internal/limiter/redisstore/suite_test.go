@@ -63,7 +63,7 @@ func TestBlockLists(t *testing.T) {
 	t.Run("Cluster", func(t *testing.T) {
 		storetest.TestBlockLists(t, func(tb testing.TB) (storetest.BlockStore, func(time.Duration)) {
 			tb.Helper()
-			client, err := redisclient.New(testenv.StartRedisCluster(tb).URL, 10*time.Second)
+			client, err := redisclient.New(testenv.StartRedisCluster(tb).URL, time.Minute)
 			NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 			tb.Cleanup(func() { _ = client.Close() })
 			return newStore(client), nil

@@ -19,7 +19,7 @@ import (
 func newRedisCluster(tb testing.TB) (*cluster, *testenv.RedisCluster) {
 	tb.Helper()
 	nodes := testenv.StartRedisCluster(tb)
-	c := newClusterBy(tb, func() (redis.UniversalClient, error) { return redisclient.New(nodes.URL, 5*time.Second) })
+	c := newClusterBy(tb, func() (redis.UniversalClient, error) { return redisclient.New(nodes.URL, time.Minute) })
 	c.SetDefaultEventuallyTimeout(30 * time.Second)
 	return c, nodes
 }

@@ -57,7 +57,7 @@ func handshake(server, client *tls.Config) (string, error) {
 		}
 		ended <- err
 	}()
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", listener.Addr().String(), client)
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Minute}, "tcp", listener.Addr().String(), client)
 	if err != nil {
 		return "", errors.Join(err, <-ended)
 	}

@@ -66,7 +66,7 @@ func (r *replica) mark() {
 
 func connect(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisclient.New(url, 5*time.Second)
+	client, err := redisclient.New(url, time.Minute)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	return client
