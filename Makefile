@@ -283,7 +283,7 @@ conform: programs ## Judge from outside what Weir admits, and other limiters who
 	go run ./test/conform --weir bin/test/weir --ratelimit '$(RATELIMIT_BIN)' --gubernator '$(GUBERNATOR_BIN)' --limitador '$(LIMITADOR_BIN)' $(CONFORM)
 
 .PHONY: e2e
-e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on a new one.
+e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on a new one (SPECS=all: with every spec of Envoy Gateway).
 	hack/e2e.sh
 
 .PHONY: bench

@@ -103,7 +103,7 @@ skips='^ *--- SKIP|[^0-9][1-9][0-9]* (Skipped|Pending)'
 # Ginkgo counts specs outside the focus as skipped.
 [[ "$*" != *-ginkgo.* ]] || skips='^ *--- SKIP'
 fails='^(FAIL	|--- FAIL)'
-[[ "${CI:-}" != true ]] || clockless='(in CI, none)'
+[[ "${CI:-}" != true ]] || clockless='(no test in CI)'
 
 echo
 echo "===== slowest packages:"

@@ -66,7 +66,7 @@ func TestPageListsEveryFault(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reliability.md"))
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, f := range allFaults() {
-		g.Expect(string(text)).To(ContainSubstring("| "+f.name+" |"), "make faults UPDATE=docs writes the page")
+		g.Expect(string(text)).To(ContainSubstring("| "+f.name+" |"), "make test-faults UPDATE=docs writes the page")
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 const (
 	root = "../.."
 	// hint is the command that installs missing programs.
-	hint = "run `make test-tools`, which installs or builds it"
+	hint = "run `make proxy-tools`, which installs it"
 )
 
 // world is a weir with the sample policies, an upstream, and the addresses that replace
