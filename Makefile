@@ -284,7 +284,7 @@ conform: programs ## Judge from outside what Weir admits, and other limiters who
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on a new one (SPECS=all: with every spec of Envoy Gateway).
-	hack/e2e.sh
+	SPECS=$(SPECS) hack/e2e.sh
 
 .PHONY: bench
 bench: ## Run the benchmarks (BENCH=regexp).

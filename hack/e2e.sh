@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs the end-to-end tests on the cluster of KUBECONFIG or, without it, on one brought up
-# for them. Takes flags of go test, for example: hack/e2e.sh -ginkgo.focus standalone
+# for them. Takes flags of go test, for example: hack/e2e.sh -ginkgo.focus=standalone
 set -euo pipefail
 
 given="${KUBECONFIG:-}"
@@ -22,4 +22,8 @@ unset GOWORK
 export REDIS_IMAGE="${REDIS_IMAGE:-localhost/redis:$(redis_version)}"
 export PATH="$kube:$helm:$PATH" WEIR_E2E=true
 "$root/hack/programs.sh"
-"$root/hack/test.sh" -count=1 -timeout 30m ./test/e2e "$@"
+# SPECS=all runs every spec, and flags for go test select others.
+if [[ "${SPECS:-}" != all && $# == 0 ]]; then
+  set -- -ginkgo.label-filter='!all'
+fi
+"$root/hack/test.sh" ./test/e2e "$@"

@@ -176,7 +176,7 @@ func taskSpecs(installed func() *gateway) {
 			Expect(err).To(MatchError(ContainSubstring("weir.gateway")))
 		}, SpecTimeout(time.Minute))
 
-		It("stands the deletion of all that policies name", func(ctx SpecContext) {
+		It("stands the deletion of all that policies name", Label(onlyInAll), func(ctx SpecContext) {
 			kubectl(ctx, "delete", "httproute", "checkout", "--namespace", t.shop)
 			Eventually(t.wired).WithArguments(ctx, t.shop, "checkout").Should(And(HavePrefix("False/TargetNotFound/"), ContainSubstring("checkout")))
 			Expect(t.judged(ctx, t.shop, "checkout")).To(Equal(status.CurrentStatus))

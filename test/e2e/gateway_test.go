@@ -66,7 +66,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 			Should(HaveField("P50", And(BeNumerically(">=", 100), BeNumerically("<", 1000))), "the timeout, not Envoy Gateway's default of 10 s")
 	}, SpecTimeout(2*time.Minute))
 
-	It("loses no request while the replicas are replaced", func(ctx SpecContext) {
+	It("loses no request while the replicas are replaced", Label(onlyInAll), func(ctx SpecContext) {
 		g.applyPatient(ctx, "kind: ReferenceGrant")
 		g.policy(ctx, "shop-clients", "{matches: [{hosts: [shop.example]}], "+hourly(500)[1:])
 		g.ready(ctx, "shop-clients")
@@ -89,7 +89,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		g.ready(ctx, "shop-clients")
 	}, SpecTimeout(3*time.Minute))
 
-	It("admits at once without a ready replica", func(ctx SpecContext) {
+	It("admits at once without a ready replica", Label(onlyInAll), func(ctx SpecContext) {
 		kubectl(ctx, "scale", "deployment/weir-manager", "--namespace", g.namespace, "--replicas=0")
 		Eventually(g.accepted).WithArguments(ctx, "weir").Should(And(HavePrefix("False/Invalid/"), ContainSubstring("no ready endpoints")))
 		g.unchecked(ctx, "/")
@@ -110,7 +110,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		g.checked(ctx, "/")
 	}, SpecTimeout(3*time.Minute))
 
-	It("admits without the ReferenceGrant, or fails with failOpen: false", func(ctx SpecContext) {
+	It("admits without the ReferenceGrant, or fails with failOpen: false", Label(onlyInAll), func(ctx SpecContext) {
 		kubectl(ctx, "delete", "referencegrant", "weir-shop", "--namespace", g.namespace)
 		Eventually(g.accepted).WithArguments(ctx, "weir").Should(And(HavePrefix("False/Invalid/"), ContainSubstring("not permitted by any ReferenceGrant")))
 		g.unchecked(ctx, "/")

@@ -20,6 +20,9 @@ import (
 
 const root = "../.."
 
+// onlyInAll labels specs that only `make e2e SPECS=all` runs, because they take long and a change rarely breaks them.
+const onlyInAll = "all"
+
 // The images of the tests. On a cluster with other nodes than this machine they must be
 // available under the names in WEIR_IMAGE, WEIR_NEXT_IMAGE, WEIR_CLIENT_IMAGE, REDIS_IMAGE,
 // ENVOY_GATEWAY_IMAGE and ENVOY_IMAGE.
@@ -66,7 +69,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	localCluster = state
 	By("building images and loading them")
-	do(ctx, []string{"GOFLAGS=-tags=weir_next_version"}, "hack/image/program.sh", "./cmd/weir", nextImage, "-cmd", "manager")
+	do(ctx, []string{"GOFLAGS=-trimpath -tags=weir_next_version"}, "hack/image/program.sh", "./cmd/weir", nextImage, "-cmd", "manager")
 	loadImages(ctx, archive("weir"))
 	do(ctx, nil, "make", "image", "IMAGE="+weirImage)
 	do(ctx, nil, "hack/image/program.sh", "./test/e2e/client", clientImage, "-cmd", "wait")
