@@ -43,6 +43,7 @@ func TestRedisRejectsWritesOfAnOldTerm(t *testing.T) {
 		"epoch":  {from: before.version, to: version{epoch: newEpoch(testOwner, 1, "x"), revision: 1}},
 	} {
 		c.Expect(c.scripts.publish(t.Context(), before.term, before.holder, w)).To(MatchError(errConflict), name)
+		c.Expect(c.scripts.publish(t.Context(), before.term, taken.holder, w)).To(MatchError(errConflict), name+" of an earlier term of the same holder")
 		c.Expect(c.scripts.publish(t.Context(), taken.term, "another", w)).To(MatchError(errConflict), name)
 	}
 	c.Expect(c.header().version).To(Equal(before.version))
