@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
-
 )
 
 var record = flag.Bool("record", false, "rewrite the answers of the service, with RATELIMIT_BIN")
