@@ -90,7 +90,7 @@ func startWithClock(tb testing.TB, program string, args []string) (*Redis, *Cloc
 func newClock(tb testing.TB) (*Clock, []string) {
 	tb.Helper()
 	if _, err := exec.LookPath("cc"); err != nil || runtime.GOOS != "linux" {
-		tb.Skip("needs a clock in the server: Linux and a C compiler")
+		tb.Skipf("needs a clock in the server, so Linux and a C compiler: %s", tb.Name())
 	}
 	path := filepath.Join(tb.TempDir(), "clock")
 	initial := binary.NativeEndian.AppendUint64(nil, uint64(clockStart.UnixMicro()))
