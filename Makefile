@@ -20,6 +20,9 @@ IMAGE ?= localhost/weir:$(VERSION)
 # RELEASE is the version of `make release`.
 RELEASE ?=
 
+# SPECS=all makes `make e2e` run every spec.
+SPECS ?=
+
 # FUZZTIME is the -fuzztime of each target in `make fuzz`.
 FUZZTIME ?= 10s
 
@@ -207,9 +210,10 @@ test-console: ## Run the web console in a browser.
 	hack/test.sh console
 
 .PHONY: test-process
-test-process: programs ## Run weir as processes that share Redis.
+test-process: programs ## Run weir as processes that share Redis, and the registry of the next release.
 	hack/redis.sh
 	hack/test.sh process
+	hack/test.sh -tags weir_next_version ./internal/limiter/plan ./internal/limiter/registry
 
 .PHONY: test-faults
 test-faults: kube-tools programs ## Break real servers under load; UPDATE=docs writes docs/reliability.md.
@@ -287,8 +291,7 @@ e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on a new one
 	SPECS=$(SPECS) hack/e2e.sh
 
 .PHONY: bench
-bench: ## Run the benchmarks (BENCH=regexp).
-	hack/redis.sh
+bench: kube-tools programs ## Run the benchmarks (BENCH=regexp).
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $$(go list ./... | grep -v '/test/bench$$')
 
 .PHONY: scale
