@@ -88,6 +88,7 @@ func configureWebhook(ctx context.Context, namespace string) {
 	for i := range configuration.Webhooks {
 		w := &configuration.Webhooks[i]
 		w.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + hook + *w.ClientConfig.Service.Path)}
+		w.TimeoutSeconds = new(int32(30)) // a busy machine may need more than the release allows
 		w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 	}
 	Expect(api.Create(ctx, configuration)).To(Succeed())

@@ -42,11 +42,11 @@ var _ = Describe("The webhook of key groups", func() {
 
 	It("warns of unused groups, keys in two groups, and a lack of room", func(ctx SpecContext) {
 		const unused = "spec.group: no override of a policy in the Namespace selects the group gold"
-		Expect(warned(ctx, keyGroup("gold-0", "gold", "acme"))()).To(Equal([]string{unused}))
+		Eventually(warned(ctx, keyGroup("gold-0", "gold", "acme"))).WithContext(ctx).Should(Equal([]string{unused}))
 		tiers := good(namespace, "api").Override(
 			v1alpha1.Override{Name: "best", Groups: []string{"gold"}, Action: v1alpha1.OverrideActionAllow},
 			v1alpha1.Override{Name: "better", Groups: []string{"silver"}, Action: v1alpha1.OverrideActionAllow}).Obj()
-		Expect(warned(ctx, tiers)()).To(Equal([]string{
+		Eventually(warned(ctx, tiers)).WithContext(ctx).Should(Equal([]string{
 			"spec.overrides[0].groups[0]: no RateLimitKeyGroup of the Namespace has keys of the group gold",
 			"spec.overrides[1].groups[0]: no RateLimitKeyGroup of the Namespace has keys of the group silver",
 		}))

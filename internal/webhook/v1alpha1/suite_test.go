@@ -136,6 +136,7 @@ func configure(ctx context.Context, namespace, url string, bundle []byte) {
 		path := *hook.ClientConfig.Service.Path
 		paths = append(paths, path)
 		hook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new(url + path), CABundle: bundle}
+		hook.TimeoutSeconds = new(int32(30)) // a busy machine may need more than the release allows
 		hook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 	}
 	Expect(paths).To(ConsistOf(v1alpha1.Path, v1alpha1.KeyGroupPath, v1alpha1.ExceptionPath))
