@@ -224,7 +224,7 @@ test-all: ## Run every test with every seed, on Valkey, too, with the race detec
 	hack/test-all.sh
 
 .PHONY: seeds
-seeds: ## Compare stores and engine with the model at random for SECONDS, on Redis and Valkey, from a seed of the commit on.
+seeds: ## Compare stores and engine with the model at random for SECONDS_OF_SEEDS, on Redis and Valkey, from a seed of the commit on.
 	hack/redis.sh valkey
 	hack/seeds.sh $(SECONDS_OF_SEEDS)
 

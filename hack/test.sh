@@ -62,18 +62,19 @@ run() {
   for tier in "${tiers[@]}"; do
     mapfile -t -O "${#packages[@]}" packages < <(hack/tiers.sh "$tier")
   done
+  # go test takes what follows a flag of a test for arguments of the test, so packages come first.
   ((${#packages[@]} > 0)) || { echo "test: no packages in ${tiers[*]}" >&2; return 1; }
   mapfile -t together < <(go list "${packages[@]}" | grep -vxF "$alone")
   mapfile -t last < <(go list "${packages[@]}" | grep -xF "$alone")
   if ((${#together[@]} > 0)); then
-    go test -v -p 3 "${flags[@]}" "${rest[@]}" "${together[@]}" || status=$?
+    go test -v -p 3 "${flags[@]}" "${together[@]}" "${rest[@]}" || status=$?
   fi
   if ((${#last[@]} > 0)); then
-    go test -v -p 1 "${flags[@]}" "${rest[@]}" "${last[@]}" || status=$?
+    go test -v -p 1 "${flags[@]}" "${last[@]}" "${rest[@]}" || status=$?
   fi
   for tier in "${tiers[@]}"; do
     while read -r folder package; do
-      GOWORK=off go test -C "$folder" -v "${flags[@]}" "${rest[@]}" "$package" </dev/null || status=$?
+      GOWORK=off go test -C "$folder" -v "${flags[@]}" "$package" "${rest[@]}" </dev/null || status=$?
     done < <(modules "$tier")
   done
   return "$status"
