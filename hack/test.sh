@@ -62,7 +62,7 @@ run() {
   for tier in "${tiers[@]}"; do
     mapfile -t -O "${#packages[@]}" packages < <(hack/tiers.sh "$tier")
   done
-  # go test takes what follows a flag of a test for arguments of the test, so packages come first.
+  # After a flag of a test, go test reads no more packages.
   ((${#packages[@]} > 0)) || { echo "test: no packages in ${tiers[*]}" >&2; return 1; }
   mapfile -t together < <(go list "${packages[@]}" | grep -vxF "$alone")
   mapfile -t last < <(go list "${packages[@]}" | grep -xF "$alone")
