@@ -9,23 +9,34 @@ import (
 	"path/filepath"
 	"testing"
 
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // InstallGatewayAPI installs the CustomResourceDefinitions of Gateways, HTTPRoutes, GRPCRoutes, and of the
-// SecurityPolicies of Envoy Gateway, from the Go modules. They stay until remove is called.
+// SecurityPolicies of Envoy Gateway, from the Go modules. They stay until remove is called, which waits until they are
+// gone: one that still terminates could be neither updated nor created.
 func (s *APIServer) InstallGatewayAPI() (remove func()) {
 	s.tb.Helper()
-	options := envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: gatewayCRDs(s.tb)}
-	if _, err := envtest.InstallCRDs(s.Config, options); err != nil {
+	options := envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: gatewayCRDs(s.tb), MaxTime: startTimeout}
+	definitions, err := envtest.InstallCRDs(s.Config, options)
+	if err != nil {
 		s.tb.Fatalf("install the Gateway API: %v", err)
 	}
 	return func() {
 		s.tb.Helper()
-		if err := envtest.UninstallCRDs(s.Config, options); err != nil {
-			s.tb.Errorf("remove the Gateway API: %v", err)
+		g, c := NewWithT(s.tb), s.Client()
+		g.Expect(envtest.UninstallCRDs(s.Config, options)).To(Succeed())
+		for _, definition := range definitions {
+			g.Eventually(func() bool {
+				err := c.Get(s.tb.Context(), client.ObjectKeyFromObject(definition), &apiextensionsv1.CustomResourceDefinition{})
+				return apierrors.IsNotFound(err)
+			}, startTimeout).Should(BeTrue(), "%s is removed", definition.Name)
 		}
 	}
 }
