@@ -14,6 +14,15 @@ import (
 // entries (P. Bagwell, "Ideal Hash Trees", 2001). A change copies the nodes on the way to one leaf.
 type Map[K comparable, V any] struct{ root *node[K, V] }
 
+// Of returns the map with the entries of a Go map.
+func Of[K comparable, V any](entries map[K]V) Map[K, V] {
+	all := make([]entry[K, V], 0, len(entries))
+	for key, value := range entries {
+		all = append(all, entry[K, V]{key, value})
+	}
+	return Map[K, V]{tree(all, 0)}
+}
+
 // seed makes the place of a key unpredictable.
 var seed = maphash.MakeSeed()
 

@@ -3,10 +3,7 @@
 
 package persistent
 
-import (
-	"hash/maphash"
-	"slices"
-)
+import "slices"
 
 const (
 	bitsPerLevel = 3
@@ -65,19 +62,25 @@ func (n *node[K, V]) with(e entry[K, V], hash uint64, depth int) *node[K, V] {
 	} else {
 		entries = append(entries, e)
 	}
-	if len(entries) <= maxEntries || depth*bitsPerLevel >= hashBits {
-		return leaf(entries)
-	}
-	return divided(entries, depth)
+	return tree(entries, depth)
 }
 
-// divided returns the tree of entries that are too many for a leaf.
-func divided[K comparable, V any](entries []entry[K, V], depth int) *node[K, V] {
-	n := &node[K, V]{children: new([1 << bitsPerLevel]*node[K, V]), size: len(entries)}
+// tree returns the tree of the entries, which have distinct keys, below the levels of which there are depth.
+func tree[K comparable, V any](entries []entry[K, V], depth int) *node[K, V] {
+	switch {
+	case len(entries) == 0:
+		return nil
+	case len(entries) <= maxEntries || depth*bitsPerLevel >= hashBits:
+		return leaf(slices.Clone(entries)) // without unused capacity
+	}
+	var parts [1 << bitsPerLevel][]entry[K, V]
 	for _, e := range entries {
-		hash := maphash.Comparable(seed, e.key) >> (depth * bitsPerLevel)
-		child := &n.children[hash%uint64(len(n.children))]
-		*child = (*child).with(e, hash>>bitsPerLevel, depth+1)
+		i := hashBelow(e.key, depth) % uint64(len(parts))
+		parts[i] = append(parts[i], e)
+	}
+	n := &node[K, V]{children: new([1 << bitsPerLevel]*node[K, V]), size: len(entries)}
+	for i, part := range parts {
+		n.children[i] = tree(part, depth+1)
 	}
 	return n
 }

@@ -4,7 +4,11 @@
 package plan
 
 // Candidates returns the number of matches that the index finds for a request.
-func (s *Snapshot) Candidates(a *Attributes) int { return len(s.index.root.find(nil, a)) }
+func (s *Snapshot) Candidates(a *Attributes) int {
+	var f finding
+	s.index.root.find(&f, a)
+	return len(f.candidates())
+}
 
 // IndexCopies returns the number of copies of matches in the index.
 func (s *Snapshot) IndexCopies() (n int) {

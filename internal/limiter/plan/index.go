@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// index finds the matches that may hold for a request. It is a tree: many matches are
-// divided into groups by the fact that distinguishes them best, and the groups again by
-// other facts. So a decision evaluates only a few matches, for any number of policies for
-// other requests. It is immutable: a change of a plan copies the nodes on the way to its matches.
+// index finds the matches that may hold for a request. It is a tree: many matches are divided into groups by the targets,
+// the hosts and the domain that they require, so that a request meets the matches of no other tenant, and the groups again
+// by the fact that distinguishes them best. So a decision examines only a few matches, for any number of policies for other
+// requests. It is immutable: a change of a plan copies the nodes on the way to its matches.
 type index struct{ root *node }
 
 // candidate is one match of one plan.
@@ -23,9 +23,14 @@ type candidate struct {
 	match    *Match
 }
 
+// compare orders matches by the IDs of their plans.
+func (c *candidate) compare(other *candidate) int {
+	return cmp.Or(compareIDs(c.plan, other.plan), c.position-other.position)
+}
+
 // node is a set of matches, as a list or divided into groups. The nil node is empty.
 type node struct {
-	matches []*candidate
+	matches []*candidate // in order
 	split   *split
 	size    int32 // matches, each once
 	limit   int32 // a node with more matches is rebuilt
@@ -34,9 +39,9 @@ type node struct {
 const (
 	// maxUnsplit is the number of matches that are evaluated one by one.
 	maxUnsplit = 8
-	// maxCopies bounds the copies of a match: it is copied into the group of each of its hosts, within each
-	// of these into the group of each of its paths, and so on.
-	maxCopies = MaxPatterns * MaxPatterns
+	// maxCopies bounds the copies of a match that requires one of several values of several facts. Along the first such
+	// fact it is copied for each value, also beyond the bound: the sum of its values bounds the index, never their product.
+	maxCopies = 8
 )
 
 // with returns the index with the changed plans of the set, by ID; nil stands for a removed one.
@@ -67,6 +72,7 @@ func newIndex(plans iter.Seq2[string, *Plan]) index {
 	for _, p := range plans {
 		all = append(all, candidatesOf(p)...)
 	}
+	slices.SortFunc(all, (*candidate).compare)
 	return index{newNode(all, 0)}
 }
 
@@ -81,37 +87,21 @@ func candidatesOf(p *Plan) (all []*candidate) {
 	return all
 }
 
-// newNode divides the matches by the fact that leaves the fewest candidates, if any fact
-// leaves fewer. used are the facts by which the levels above are divided.
+// newNode divides the matches, which are in order, if a fact distinguishes them. used are the facts by which the levels
+// above are divided.
 func newNode(matches []*candidate, used facts) *node {
 	if len(matches) == 0 {
 		return nil
 	}
 	n := &node{size: int32(len(matches)), limit: maxUnsplit} //nolint:gosec // fewer than 2^31
-	if len(matches) <= maxUnsplit {
-		n.matches = matches
-		return n
-	}
-	n.limit = 2 * n.size
-	var best *grouping
-	for i := range numberOfFacts {
-		f := fact(i)
-		if used.has(f) {
-			continue
-		}
-		g := f.group(matches, used)
-		if g.largest < len(matches) && (best == nil || g.largest < best.largest) {
-			best = g
-		}
-		if best != nil && best.largest <= maxUnsplit {
-			break // no other fact can be much better
+	if len(matches) > maxUnsplit {
+		n.limit = 2 * n.size
+		if by := bestFact(matches, used); by < numberOfFacts {
+			n.split = newSplit(by, matches, used)
+			return n
 		}
 	}
-	if best == nil {
-		n.matches = matches
-	} else {
-		n.split = newSplit(best, used)
-	}
+	n.matches = slices.Clone(matches) // without unused capacity
 	return n
 }
 
@@ -121,15 +111,21 @@ func (n *node) with(c *candidate, used facts) *node {
 		return newNode([]*candidate{c}, used)
 	}
 	if n.size >= n.limit {
-		return newNode(append(n.all(), c), used)
+		return newNode(inserted(n.all(), c), used)
 	}
 	next := &node{size: n.size + 1, limit: n.limit}
 	if n.split != nil {
 		next.split = n.split.with(c, used)
 	} else {
-		next.matches = append(slices.Clip(n.matches), c)
+		next.matches = inserted(n.matches, c)
 	}
 	return next
+}
+
+// inserted returns the matches with one more, at its place.
+func inserted(matches []*candidate, c *candidate) []*candidate {
+	at, _ := slices.BinarySearchFunc(matches, c, (*candidate).compare)
+	return slices.Concat(matches[:at], []*candidate{c}, matches[at:])
 }
 
 // without returns the node without the match, or n itself if it does not have the match.
@@ -143,8 +139,8 @@ func (n *node) without(c *candidate, used facts) *node {
 			return n
 		}
 	} else {
-		at := slices.IndexFunc(n.matches, c.isSame)
-		if at < 0 {
+		at, found := slices.BinarySearchFunc(n.matches, c, (*candidate).compare)
+		if !found {
 			return n
 		}
 		next.matches = slices.Concat(n.matches[:at], n.matches[at+1:])
@@ -155,24 +151,15 @@ func (n *node) without(c *candidate, used facts) *node {
 	return next
 }
 
-// isSame reports whether the two are the same match of the same plan.
-func (c *candidate) isSame(other *candidate) bool {
-	return c.plan == other.plan && c.position == other.position
-}
-
-// all returns the matches, each once.
+// all returns the matches in order, each once.
 func (n *node) all() []*candidate {
 	if n.split == nil {
-		return slices.Clone(n.matches)
+		return n.matches
 	}
-	all, seen := make([]*candidate, 0, n.size), make(map[*candidate]bool, n.size)
-	n.visit(func(c *candidate) {
-		if !seen[c] {
-			seen[c] = true
-			all = append(all, c)
-		}
-	})
-	return all
+	all := make([]*candidate, 0, n.size)
+	n.visit(func(c *candidate) { all = append(all, c) })
+	slices.SortFunc(all, (*candidate).compare)
+	return slices.Compact(all)
 }
 
 // visit calls do for each copy of a match.
@@ -191,20 +178,67 @@ func (n *node) visit(do func(*candidate)) {
 	}
 }
 
-// candidates pools the memory for the candidates of a request.
-var candidates = sync.Pool{New: func() any { return new([]*candidate) }}
+// finding is what the index finds for a request. One match may be in several of the lists.
+type finding struct {
+	lists  [][]*candidate // each in order
+	sorted []*candidate   // the memory for few matches
+	// unreadable is true if all values were looked up in place of unreadable ones.
+	unreadable bool
+}
+
+// findings pools the memory for the candidates of a request.
+var findings = sync.Pool{New: func() any { return new(finding) }}
+
+// maxSorted is the number of candidates that are sorted, in pooled memory, instead of merged.
+const maxSorted = 64
+
+// candidates returns the matches that were found, in order, each once.
+func (f *finding) candidates() []*candidate {
+	n := 0
+	for _, list := range f.lists {
+		n += len(list)
+	}
+	if n > maxSorted || len(f.lists) == 1 {
+		return merged(f.lists)
+	}
+	for _, list := range f.lists {
+		f.sorted = append(f.sorted, list...)
+	}
+	slices.SortFunc(f.sorted, (*candidate).compare)
+	return slices.Compact(f.sorted)
+}
+
+// merged returns the matches of the lists, of which there is at least one, in order, each once. It compares each match as
+// often as the number of lists can be halved.
+func merged(lists [][]*candidate) []*candidate {
+	if len(lists) == 1 {
+		return lists[0]
+	}
+	a, b := merged(lists[:len(lists)/2]), merged(lists[len(lists)/2:])
+	all := make([]*candidate, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		order := a[0].compare(b[0])
+		if order <= 0 {
+			all, a = append(all, a[0]), a[1:]
+		} else {
+			all = append(all, b[0])
+		}
+		if order >= 0 {
+			b = b[1:]
+		}
+	}
+	return append(append(all, a...), b...)
+}
 
 // appendMatches appends the matches that hold for the request, in the order of the plans' IDs,
 // and for one plan in the order of descriptors.
 func (x *index) appendMatches(found []Found, a *Attributes) []Found {
-	buffer := candidates.Get().(*[]*candidate) //nolint:forcetypeassert // the pool holds only these
-	defer candidates.Put(buffer)
-	*buffer = x.root.find((*buffer)[:0], a)
-	matches := *buffer
-	// A match is found twice if two of its hosts lead to it.
-	slices.SortFunc(matches, func(a, b *candidate) int { return cmp.Or(compareIDs(a.plan, b.plan), a.position-b.position) })
-	var r room
-	for len(matches) > 0 {
+	f := findings.Get().(*finding) //nolint:forcetypeassert // the pool holds only these
+	defer findings.Put(f)
+	*f = finding{lists: f.lists[:0], sorted: f.sorted[:0]}
+	x.root.find(f, a)
+	r := room{unreadable: f.unreadable}
+	for matches := f.candidates(); len(matches) > 0; {
 		plan := matches[0].plan
 		n := slices.IndexFunc(matches, func(c *candidate) bool { return c.plan != plan })
 		if n < 0 {
@@ -219,14 +253,18 @@ func (x *index) appendMatches(found []Found, a *Attributes) []Found {
 // room is what MaxNamespaceMatches leaves of the matches of one Namespace.
 type room struct {
 	namespace        string
-	enforced, shadow int  // matches of policies with that mode
-	uncertain        bool // one of them is uncertain
+	enforced, shadow used // by policies with that mode
+	uncertain        bool // a match of the Namespace is uncertain
+	unreadable       bool // see finding
 }
 
-// of returns the number of matches that the policies with the plan's mode have, so far.
-func (r *room) of(p *Plan) *int {
+// used is the number of matches of a Namespace that were examined, and of those that hold, once for each descriptor.
+type used struct{ examined, held int }
+
+// of returns what the policies with the plan's mode have used, so far.
+func (r *room) of(p *Plan) *used {
 	if r.namespace != p.Namespace {
-		*r = room{namespace: p.Namespace}
+		*r = room{namespace: p.Namespace, unreadable: r.unreadable}
 	}
 	if p.Mode == ModeEnforce {
 		return &r.enforced
@@ -238,22 +276,38 @@ func (r *room) of(p *Plan) *int {
 // it appends only the first one, as left out.
 func (r *room) appendMatches(found []Found, matches []*candidate, a *Attributes) []Found {
 	used, first := r.of(matches[0].plan), len(found)
+	if used.examined+len(matches) > MaxNamespaceMatches {
+		return r.appendUnexamined(found, matches, a)
+	}
+	used.examined += len(matches)
 	var known certain
-	for i := range matches {
-		if i > 0 && matches[i] == matches[i-1] {
-			continue
-		}
-		found = matches[i].appendTo(found, a, &known)
+	for _, c := range matches {
+		found = c.appendTo(found, a, &known)
 		r.uncertain = r.uncertain || len(found) > first && found[len(found)-1].Uncertain
-		if *used+len(found)-first > MaxNamespaceMatches {
+		if used.held+len(found)-first > MaxNamespaceMatches {
 			found[first].LeftOut = true
 			found[first].Uncertain = r.uncertain // otherwise a client could push it out
 			return found[:first+1]
 		}
 	}
-	*used += len(found) - first
+	used.held += len(found) - first
 	slices.SortStableFunc(found[first:], func(a, b Found) int { return a.Descriptor - b.Descriptor })
 	return found
+}
+
+// appendUnexamined appends the first match of a plan that is for the targets, hosts and domain of the request, as left
+// out. A tenant cannot make it decide other requests, because a Namespace needs a grant for these.
+func (r *room) appendUnexamined(found []Found, matches []*candidate, a *Attributes) []Found {
+	i := slices.IndexFunc(matches, func(c *candidate) bool {
+		return c.match.holdsTargets(a) && c.match.holdsHosts(a) && c.match.holdsDomain(a)
+	})
+	if i < 0 {
+		return found
+	}
+	return append(found, Found{
+		Plan: matches[i].plan, Match: matches[i].position, Descriptor: AllDescriptors,
+		LeftOut: true, Uncertain: r.unreadable, // otherwise a client could push it out
+	})
 }
 
 // certain is the set of the descriptors for which a match of the plan certainly holds, so that its

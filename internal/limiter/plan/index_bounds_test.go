@@ -5,7 +5,10 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -65,4 +68,174 @@ func TestDescriptorsFindMatchesOnce(t *testing.T) {
 		all.Descriptors = append(all.Descriptors, descriptor(fmt.Sprint("user=", i), fmt.Sprint("only=", i)))
 	}
 	g.Expect(plan.NewSnapshot(1, plans).Candidates(&all)).To(Equal(300 + 64))
+}
+
+// hostileMatches return the i-th of n matches that a tenant writes so that the index takes as much memory, or finds as
+// much, as it can.
+var hostileMatches = map[string]func(i, n int) plan.Match{
+	// 12 matches share their hosts, and 12 others their paths.
+	"hosts x paths": func(i, n int) plan.Match {
+		blocks := n / 12
+		block := i / 12 % blocks
+		return plan.Match{Hosts: words(32, block*32, "%d.t"), Paths: words(32, (block+7*(i%12))%blocks*32, "/%d")}
+	},
+	"hosts x paths x methods x targets": func(i, n int) plan.Match {
+		m := plan.Match{Hosts: words(32, i%(n/9)*32, "%d.t"), Paths: words(32, i*7%(n/9)*32, "/%d"), Methods: words(16, i%20, "M%d")}
+		for j := range plan.MaxTargets {
+			m.Targets = append(m.Targets, plan.Target("HTTPRoute/t/r"+strconv.Itoa((i+j)%(n/9))))
+		}
+		return m
+	},
+	"a host for each pattern": func(i, _ int) plan.Match { return plan.Match{Hosts: words(32, i*32, "%d.t")} },
+	"small groups at each level": func(i, _ int) plan.Match {
+		return plan.Match{
+			Hosts: words(32, i/9*32, "%d.t"), Paths: words(1, i, "/%d"), Methods: words(1, i%5, "M%d"),
+			Headers: descriptor(fmt.Sprint("a=", i%3), "b"),
+		}
+	},
+	"2 x 2 x 2": func(i, n int) plan.Match {
+		return plan.Match{Hosts: words(2, i%(n/9), "%d.t"), Paths: words(2, i*7%(n/9), "/%d/*"), Methods: words(2, i%9, "M%d")}
+	},
+	"prefixes of prefixes": func(i, _ int) plan.Match {
+		m := plan.Match{Hosts: []string{"t"}}
+		for j := range plan.MaxPatterns {
+			m.Paths = append(m.Paths, "/"+strings.Repeat("0", j)+"*")
+		}
+		return m
+	},
+}
+
+// words returns n words that contain consecutive numbers.
+func words(n, from int, format string) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf(format, from+i))
+	}
+	return all
+}
+
+// hostilePlans returns plans with as many matches as a plan may have.
+func hostilePlans(match func(i, n int) plan.Match, n int) []*plan.Plan {
+	plans := make([]*plan.Plan, n)
+	for i := range plans {
+		plans[i] = &plan.Plan{Namespace: "t", Name: fmt.Sprintf("p%04d", i), Mode: plan.ModeEnforce}
+		for j := range plan.MaxMatches {
+			plans[i].Matches = append(plans[i].Matches, match(i*plan.MaxMatches+j, n*plan.MaxMatches))
+		}
+	}
+	return plans
+}
+
+// The index takes a sum of what the matches have, never a product.
+func TestIndexIsASum(t *testing.T) {
+	const bytesOfAPattern = 150
+	for name, match := range hostileMatches {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			for _, n := range []int{32, 256} {
+				all := hostilePlans(match, n)
+				patterns, copies := 0, 0
+				for _, p := range all {
+					for _, m := range p.Matches {
+						lengths := []int{len(m.Targets), len(m.Hosts), len(m.Paths), len(m.Methods)}
+						copies += max(8, slices.Max(lengths))
+						patterns += lengths[0] + lengths[1] + lengths[2] + lengths[3] + len(m.Headers)
+					}
+				}
+				before := heap()
+				built := plan.NewSnapshot(1, all)
+				g.Expect(heap()-before).To(BeNumerically("<=", bytesOfAPattern*patterns), "%d patterns", patterns)
+				g.Expect(built.IndexCopies()).To(BeNumerically("<=", copies))
+				runtime.KeepAlive(built)
+			}
+			var oneByOne *plan.Snapshot
+			few, copies := hostilePlans(match, 32), 0
+			for _, p := range few {
+				oneByOne = oneByOne.With(1, map[string]plan.Record{p.ID(): p})
+				copies += 32 * len(p.Matches)
+			}
+			g.Expect(oneByOne.IndexCopies()).To(BeNumerically("<=", copies))
+		})
+	}
+}
+
+func heap() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc) //nolint:gosec // less than 2^63
+}
+
+// A request for no target, host or domain of a tenant meets none of its matches, however many these are; a request for
+// them meets each at most once.
+func TestCandidatesAreOfTheTenant(t *testing.T) {
+	victim := &plan.Plan{Namespace: "v", Name: "v", Mode: plan.ModeEnforce, Matches: []plan.Match{{Hosts: []string{"v"}, Paths: []string{"/*"}}}}
+	requests := map[string]*plan.Attributes{
+		"v": {Host: "v", Path: "/" + strings.Repeat("0", 40), Method: "M1", Headers: map[string]string{"a": "1", "b": "x"}},
+		"t": {Targets: []plan.Target{"HTTPRoute/t/r1"}, Host: "t", Path: "/" + strings.Repeat("0", 40), Method: "M1"},
+	}
+	shared := map[string]func(i, n int) plan.Match{
+		"one host": func(int, int) plan.Match { return plan.Match{Hosts: words(1, 0, "%d.t"), Paths: words(3, 0, "/%d*")} },
+		"a target and all hosts": func(int, int) plan.Match {
+			return plan.Match{Targets: []plan.Target{"HTTPRoute/t/r"}, Hosts: words(32, 0, "%d")}
+		},
+		"a domain": func(int, int) plan.Match { return plan.Match{Domain: "t", Methods: words(16, 0, "M%d")} },
+	}
+	maps.Copy(shared, hostileMatches)
+	for name, match := range shared {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			for _, plans := range [][]*plan.Plan{hostilePlans(match, 64), append(hostilePlans(match, 64), victim)} {
+				s := plan.NewSnapshot(1, plans)
+				g.Expect(s.Candidates(requests["v"])).To(BeNumerically("<=", 1))
+				g.Expect(s.Candidates(requests["t"])).To(BeNumerically("<=", 64*plan.MaxMatches))
+			}
+		})
+	}
+}
+
+// Of a Namespace and mode 4,096 matches are examined, in the order of names. The policies of the others are left out if the
+// request is for their targets, hosts and domain.
+func TestExaminedMatchesOfANamespaceAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	never := func(int, int) plan.Match {
+		return plan.Match{Hosts: []string{"t"}, Paths: words(3, 0, "/%d"), Headers: descriptor("a=1"), Methods: words(3, 0, "M%d")}
+	}
+	plans := hostilePlans(never, 300)
+	shadow := hostilePlans(never, 10)
+	for _, p := range shadow {
+		p.Name, p.Mode = "a"+p.Name, plan.ModeShadow
+	}
+	elsewhere := hostilePlans(func(int, int) plan.Match {
+		return plan.Match{Targets: []plan.Target{"HTTPRoute/t/r"}, Hosts: []string{"t"}, Paths: []string{"/*"}}
+	}, 1)
+	elsewhere[0].Name = "z"
+	last := &plan.Plan{Namespace: "u", Name: "u", Mode: plan.ModeEnforce, Matches: []plan.Match{{Hosts: []string{"t"}}}}
+	s := plan.NewSnapshot(1, slices.Concat(plans, shadow, elsewhere, []*plan.Plan{last}))
+
+	const examined = plan.MaxNamespaceMatches / plan.MaxMatches
+	found := s.Match(&plan.Attributes{Host: "t", Path: "/x"})
+	g.Expect(found).To(HaveLen(300 - examined + 1))
+	for i, f := range found[:300-examined] {
+		g.Expect(f).To(Equal(plan.Found{Plan: plans[examined+i], Descriptor: plan.AllDescriptors, LeftOut: true}))
+	}
+	g.Expect(found[300-examined].Plan).To(Equal(last), "another Namespace has room of its own")
+	g.Expect(s.Match(&plan.Attributes{Host: "v", Path: "/x"})).To(BeEmpty())
+}
+
+// A client whose header is unreadable makes the index find every match for it. It cannot push out a policy.
+func TestUnreadableValuesPushNoPolicyOut(t *testing.T) {
+	g := NewWithT(t)
+	plans := hostilePlans(func(i, _ int) plan.Match {
+		return plan.Match{Hosts: []string{"t"}, Paths: []string{"/other"}, Methods: words(3, 0, "M%d"), Headers: descriptor(fmt.Sprint("a=", i))}
+	}, 300)
+	last := &plan.Plan{Namespace: "t", Name: "z", Mode: plan.ModeEnforce, Matches: []plan.Match{{Hosts: []string{"t"}, Headers: descriptor("a=1")}}}
+	s := plan.NewSnapshot(1, append(plans, last))
+	for _, f := range s.Match(&plan.Attributes{Host: "t", Path: "/x", Method: "GET", Headers: map[string]string{"a": strings.Repeat("1,", plan.MaxReadValues)}}) {
+		g.Expect(f.Uncertain).To(BeTrue(), "%s", f.Plan.ID())
+		if f.Plan == last {
+			return
+		}
+	}
+	t.Error("the last policy is not found")
 }

@@ -13,19 +13,19 @@ import (
 // fact is a property of a request by which the index divides matches.
 type fact uint8
 
+// The facts, first the ones for which a Namespace needs a grant.
 const (
 	factTarget fact = iota
 	factHost
+	factDomain
 	factPath
 	factDescriptor
 	factHeader
 	factQueryParameter
-	factDomain
 	factMethod
-)
 
-// numberOfFacts is the number of facts.
-const numberOfFacts = int(factMethod) + 1
+	numberOfFacts
+)
 
 // facts is a set of facts, one bit each.
 type facts uint8
@@ -34,32 +34,49 @@ func (s facts) has(f fact) bool { return s&(1<<f) != 0 }
 
 func (s facts) with(f fact) facts { return s | 1<<f }
 
-// grouping is a division of matches into groups by one fact.
-type grouping struct {
-	by      fact
-	groups  map[Entry][]*candidate
-	rest    []*candidate // without a condition on the fact, or with too many copies
-	largest int          // the largest group plus the rest: the estimated candidates of a request
+// bestFact returns the fact by which to divide the matches: one for which a Namespace needs a grant, else the one that
+// leaves the fewest candidates. It returns numberOfFacts if none leaves fewer.
+func bestFact(matches []*candidate, used facts) fact {
+	best, fewest := numberOfFacts, len(matches)
+	for f := range numberOfFacts {
+		if used.has(f) {
+			continue
+		}
+		if f <= factDomain {
+			if slices.ContainsFunc(matches, func(c *candidate) bool { return len(f.valuesOf(c.match, used, nil)) > 0 }) {
+				return f
+			}
+			continue
+		}
+		counts, rest := f.count(matches, used)
+		largest := 0
+		for _, n := range counts {
+			largest = max(largest, n)
+		}
+		if largest+rest < fewest {
+			best, fewest = f, largest+rest
+		}
+		if fewest <= maxUnsplit {
+			break // no other fact can be much better
+		}
+	}
+	return best
 }
 
-// group adds each match to the groups of the values that it requires of the fact.
-func (f fact) group(matches []*candidate, used facts) *grouping {
-	g := &grouping{by: f, groups: map[Entry][]*candidate{}}
-	counts := f.countEntries(matches)
+// count returns the number of matches in the group of each value of the fact, and in none.
+func (f fact) count(matches []*candidate, used facts) (counts map[Entry]int, rest int) {
+	entries := f.countEntries(matches)
+	counts = make(map[Entry]int, len(entries))
 	for _, c := range matches {
-		values := f.valuesOf(c.match, used, func(e Entry) int { return counts[e] })
+		values := f.valuesOf(c.match, used, func(e Entry) int { return entries[e] })
 		if len(values) == 0 {
-			g.rest = append(g.rest, c)
+			rest++
 		}
 		for _, value := range values {
-			g.groups[value] = append(g.groups[value], c)
+			counts[value]++
 		}
 	}
-	for _, group := range g.groups {
-		g.largest = max(g.largest, len(group))
-	}
-	g.largest += len(g.rest)
-	return g
+	return counts, rest
 }
 
 // valuesOf returns the values of the fact in whose groups the match is; in the rest without any. Only descriptor entries,
@@ -75,19 +92,18 @@ func (f fact) valuesOf(m *Match, used facts, count func(Entry) int) []Entry {
 	case factDescriptor, factHeader, factQueryParameter:
 		return rarest(f.entriesOf(m), count)
 	default:
-		values := f.patternValues(m)
-		if copiesIn(m, used)*len(values) > maxCopies {
+		n, copies := len(f.patternsOf(m)), copiesIn(m, used)
+		if n > 1 && copies > 1 && n*copies > maxCopies {
 			return nil
 		}
-		return values
+		return f.patternValues(m)
 	}
 }
 
 // copiesIn returns an upper bound of the copies of the match in a tree that is divided by these facts.
 func copiesIn(m *Match, used facts) int {
 	copies := 1
-	for i := range numberOfFacts {
-		f := fact(i)
+	for f := range numberOfFacts {
 		if used.has(f) {
 			copies *= max(1, len(f.patternsOf(m)))
 		}
@@ -112,22 +128,42 @@ func (f fact) patternsOf(m *Match) []string {
 }
 
 // patternValues returns the values of the groups of the patterns, each once: of a wildcard its suffix with the dot, of a
-// path its prefix, which the same exact path shares.
+// path its prefix, which the same exact path shares. A pattern that another one covers has none, so that a request finds
+// the match once.
 func (f fact) patternValues(m *Match) []Entry {
 	patterns := f.patternsOf(m)
 	values := make([]Entry, 0, len(patterns))
-	for _, text := range patterns {
+	for i, text := range patterns {
+		if f.isCovered(patterns, i) {
+			continue
+		}
 		if f == factHost {
 			text = strings.TrimPrefix(text, "*")
 		}
 		if f == factPath {
 			text = strings.TrimSuffix(text, "*")
 		}
-		if value := (Entry{Value: text}); !slices.Contains(values, value) {
-			values = append(values, value)
-		}
+		values = append(values, Entry{Value: text})
 	}
 	return values
+}
+
+// isCovered reports whether another pattern covers the i-th, or an earlier one equals it.
+func (f fact) isCovered(patterns []string, i int) bool {
+	for j, pattern := range patterns {
+		switch {
+		case j == i:
+		case pattern == patterns[i]:
+			if j < i {
+				return true
+			}
+		case f == factTarget && Target(pattern).Covers(Target(patterns[i])),
+			f == factHost && matchesHost(pattern, patterns[i]),
+			f == factPath && matchesPath(pattern, patterns[i]):
+			return true
+		}
+	}
+	return false
 }
 
 // entriesOf returns the entries of the fact that must all hold. An element of a list in the value of a header, in
@@ -193,23 +229,50 @@ type split struct {
 	groups  persistent.Map[Entry, *node]
 	rest    *node    // matches without a condition on the fact, or with too many copies
 	names   []string // of headers, each once; up to maxNames
-	lengths []int    // of the prefixes of paths, each once
+	lengths []int    // of the prefixes of paths, each once, in order
 	longest int      // the length of the longest host
+	// The only host, if all matches require the same one, and its group: to compare it costs less than to look it up.
+	only      string
+	onlyGroup *node
 }
 
 // maxNames is the number of names of headers from which on the index looks up the names that a request has.
 const maxNames = 32
 
-func newSplit(g *grouping, used facts) *split {
-	s := &split{by: g.by, rest: newNode(g.rest, used.with(g.by))}
-	for value, group := range g.groups {
-		s.groups = s.groups.With(value, newNode(group, used.with(g.by)))
-		s.addLookup(value)
-		for _, c := range group {
-			s.addPrefixes(c.match)
+// newSplit divides the matches, which are in order.
+func newSplit(by fact, matches []*candidate, used facts) *split {
+	entries := by.countEntries(matches)
+	groups := make(map[Entry][]*candidate, len(entries))
+	var rest []*candidate
+	s := &split{by: by}
+	for _, c := range matches {
+		values := by.valuesOf(c.match, used, func(e Entry) int { return entries[e] })
+		if len(values) == 0 {
+			rest = append(rest, c)
+			continue
+		}
+		for _, value := range values {
+			groups[value] = append(groups[value], c)
+			s.addLookup(value)
+		}
+		s.addPrefixes(c.match)
+	}
+	nodes := make(map[Entry]*node, len(groups))
+	for value, group := range groups {
+		nodes[value] = newNode(group, used.with(by))
+	}
+	s.groups, s.rest = persistent.Of(nodes), newNode(rest, used.with(by))
+	s.setOnly()
+	return s
+}
+
+func (s *split) setOnly() {
+	s.only, s.onlyGroup = "", nil
+	if s.by == factHost && s.rest == nil && s.groups.Len() == 1 {
+		for host, group := range s.groups.All() {
+			s.only, s.onlyGroup = host.Value, group
 		}
 	}
-	return s
 }
 
 // addLookup records what a request needs to look up to find the group of the value.
@@ -229,8 +292,8 @@ func (s *split) addPrefixes(m *Match) {
 	}
 	for _, pattern := range m.Paths {
 		prefix, open := strings.CutSuffix(pattern, "*")
-		if open && !slices.Contains(s.lengths, len(prefix)) {
-			s.lengths = append(slices.Clip(s.lengths), len(prefix))
+		if at, found := slices.BinarySearch(s.lengths, len(prefix)); open && !found {
+			s.lengths = slices.Insert(slices.Clip(s.lengths), at, len(prefix))
 		}
 	}
 }
@@ -241,13 +304,13 @@ func (s *split) with(c *candidate, used facts) *split {
 	values := s.by.valuesOf(c.match, used, func(e Entry) int { return s.groups.Get(e).len() })
 	if len(values) == 0 {
 		next.rest = s.rest.with(c, used.with(s.by))
-		return &next
 	}
 	for _, value := range values {
 		next.groups = next.groups.With(value, next.groups.Get(value).with(c, used.with(s.by)))
 		next.addLookup(value)
+		next.addPrefixes(c.match)
 	}
-	next.addPrefixes(c.match)
+	next.setOnly()
 	return &next
 }
 
@@ -275,6 +338,7 @@ func (s *split) without(c *candidate, used facts) *split {
 	if next.rest == s.rest && next.groups == s.groups {
 		return s
 	}
+	next.setOnly()
 	return &next
 }
 
@@ -286,153 +350,165 @@ func (n *node) len() int {
 	return int(n.size)
 }
 
-// find appends the matches that may hold for the request.
-func (n *node) find(found []*candidate, a *Attributes) []*candidate {
-	if n == nil {
-		return found
+// find adds the matches that may hold for the request.
+func (n *node) find(f *finding, a *Attributes) {
+	switch {
+	case n == nil:
+	case n.split == nil:
+		f.lists = append(f.lists, n.matches)
+	default:
+		n.split.rest.find(f, a)
+		n.split.find(f, a)
 	}
-	if n.split == nil {
-		return append(found, n.matches...)
-	}
-	return n.split.find(n.split.rest.find(found, a), a)
 }
 
-func (s *split) find(found []*candidate, a *Attributes) []*candidate {
+func (s *split) find(f *finding, a *Attributes) {
 	switch s.by {
 	case factTarget:
-		return s.findTargets(found, a)
+		s.findTargets(f, a)
 	case factHost:
-		return s.findHost(found, a)
+		s.findHost(f, a)
+	case factDomain:
+		s.groups.Get(Entry{Value: a.Domain}).find(f, a)
 	case factPath:
-		found = s.groups.Get(Entry{Value: a.Path}).find(found, a)
-		for _, length := range s.lengths {
-			if length < len(a.Path) { // the whole path was looked up above
-				found = s.groups.Get(Entry{Value: a.Path[:length]}).find(found, a)
-			}
-		}
+		s.findPath(f, a)
 	case factDescriptor:
 		var seen nodes
 		for _, d := range a.Descriptors {
-			found = s.findDescriptor(found, a, d, &seen)
+			s.findDescriptor(f, a, d, &seen)
 		}
 	case factHeader:
-		return s.findHeaders(found, a)
+		s.findHeaders(f, a)
 	case factQueryParameter:
-		return s.findQueryParameters(found, a)
-	case factDomain:
-		found = s.groups.Get(Entry{Value: a.Domain}).find(found, a)
-	case factMethod:
-		found = s.groups.Get(Entry{Value: a.Method}).find(found, a)
+		s.findQueryParameters(f, a)
+	case factMethod, numberOfFacts:
+		s.groups.Get(Entry{Value: a.Method}).find(f, a)
 	}
-	return found
 }
 
 // findTargets looks up each target, and the whole of one that is a part.
-func (s *split) findTargets(found []*candidate, a *Attributes) []*candidate {
+func (s *split) findTargets(f *finding, a *Attributes) {
 	for _, t := range a.Targets {
-		found = s.groups.Get(Entry{Value: string(t)}).find(found, a)
+		s.groups.Get(Entry{Value: string(t)}).find(f, a)
 		if whole := t.Whole(); whole != t {
-			found = s.groups.Get(Entry{Value: string(whole)}).find(found, a)
+			s.groups.Get(Entry{Value: string(whole)}).find(f, a)
 		}
 	}
-	return found
 }
 
 // findHost looks up the host itself and every suffix that starts with a dot.
-func (s *split) findHost(found []*candidate, a *Attributes) []*candidate {
+func (s *split) findHost(f *finding, a *Attributes) {
+	if s.only != "" {
+		if strings.HasSuffix(a.Host, s.only) { // a match also examines the whole host
+			s.onlyGroup.find(f, a)
+		}
+		return
+	}
 	name := a.Host
 	if extra := len(name) - s.longest; extra > 0 { // look up no suffix that is longer
 		dot := strings.IndexByte(name[extra:], '.')
 		if dot < 0 {
-			return found
+			return
 		}
 		name = name[extra+dot:]
 	}
 	for name != "" {
-		found = s.groups.Get(Entry{Value: name}).find(found, a)
+		s.groups.Get(Entry{Value: name}).find(f, a)
 		i := strings.IndexByte(name[1:], '.')
 		if i < 0 {
-			break
+			return
 		}
 		name = name[1+i:]
 	}
-	return found
+}
+
+// findPath looks up the path itself and its prefixes.
+func (s *split) findPath(f *finding, a *Attributes) {
+	s.groups.Get(Entry{Value: a.Path}).find(f, a)
+	for _, length := range s.lengths {
+		if length >= len(a.Path) {
+			return
+		}
+		s.groups.Get(Entry{Value: a.Path[:length]}).find(f, a)
+	}
 }
 
 // findHeaders looks up each header that a match has, or that the request has if these are fewer.
-func (s *split) findHeaders(found []*candidate, a *Attributes) []*candidate {
+func (s *split) findHeaders(f *finding, a *Attributes) {
 	if len(s.names) > min(len(a.Headers), maxNames) {
 		for name := range a.Headers {
-			found = s.findHeader(found, a, name)
+			s.findHeader(f, a, name)
 		}
-		return found
+		return
 	}
 	for _, name := range s.names {
-		found = s.findHeader(found, a, name)
+		s.findHeader(f, a, name)
 	}
-	return found
 }
 
 // findHeader looks up the header: for any value, with its value, and with each element of it.
-func (s *split) findHeader(found []*candidate, a *Attributes, name string) []*candidate {
+func (s *split) findHeader(f *finding, a *Attributes, name string) {
 	value, present := a.Headers[name]
 	if !present {
-		return found
+		return
 	}
-	found = s.groups.Get(Entry{Key: name}).find(found, a)
+	s.groups.Get(Entry{Key: name}).find(f, a)
 	if value == "" {
-		return found
+		return
 	}
 	if !strings.Contains(value, ",") {
-		return s.groups.Get(Entry{Key: name, Value: value}).find(found, a)
+		s.groups.Get(Entry{Key: name, Value: value}).find(f, a)
+		return
 	}
 	elements := a.elementsOf(name, value)
 	if elements == nil { // unreadable: any of them may be among the elements
-		return s.findAll(found, a, func(e Entry) bool { return e.Key == name && e.Value != "" })
+		s.findAll(f, a, func(e Entry) bool { return e.Key == name && e.Value != "" })
+		return
 	}
 	for element := range elements {
 		if element != "" {
-			found = s.groups.Get(Entry{Key: name, Value: element}).find(found, a)
+			s.groups.Get(Entry{Key: name, Value: element}).find(f, a)
 		}
 	}
-	return found
 }
 
 // findQueryParameters looks up all parameters, in all readings.
-func (s *split) findQueryParameters(found []*candidate, a *Attributes) []*candidate {
+func (s *split) findQueryParameters(f *finding, a *Attributes) {
 	if a.Query == "" {
-		return found
+		return
 	}
 	v := a.QueryValues()
 	if v.unreadable {
-		return s.findAll(found, a, func(Entry) bool { return true })
+		s.findAll(f, a, func(Entry) bool { return true })
+		return
 	}
 	for e := range v.allEntries() {
-		found = s.groups.Get(e).find(found, a)
+		s.groups.Get(e).find(f, a)
 	}
-	return found
 }
 
 // findAll looks in all groups whose entry is selected, for values that are unreadable. It ends when more policies match
 // than have room: then the request is denied, see Found.Uncertain, and further ones would only take time.
-func (s *split) findAll(found []*candidate, a *Attributes, selected func(Entry) bool) []*candidate {
+func (s *split) findAll(f *finding, a *Attributes, selected func(Entry) bool) {
+	f.unreadable = true
 	denying := map[*Plan]bool{}
 	for e, n := range s.groups.All() {
 		if !selected(e) {
 			continue
 		}
-		before := len(found)
-		found = n.find(found, a)
-		for _, c := range found[before:] {
-			if c.needsRoom(a) {
-				denying[c.plan] = true
+		before := len(f.lists)
+		n.find(f, a)
+		for _, list := range f.lists[before:] {
+			for _, c := range list {
+				if c.needsRoom(a) {
+					denying[c.plan] = true
+				}
 			}
 		}
 		if len(denying) > MaxMatchedPolicies {
-			break
+			return
 		}
 	}
-	return found
 }
 
 // needsRoom reports whether the match holds for the request, which then certainly needs room for an enforcing policy:
@@ -446,19 +522,18 @@ func (c *candidate) needsRoom(a *Attributes) bool {
 
 // findDescriptor looks up each entry, with its value and for any value, that no earlier descriptor has led
 // to.
-func (s *split) findDescriptor(found []*candidate, a *Attributes, d Descriptor, seen *nodes) []*candidate {
+func (s *split) findDescriptor(f *finding, a *Attributes, d Descriptor, seen *nodes) {
 	for _, e := range d {
 		if n := s.groups.Get(e); n != nil && seen.add(n) {
-			found = n.find(found, a)
+			n.find(f, a)
 		}
 		if e.Value == "" {
 			continue
 		}
 		if n := s.groups.Get(Entry{Key: e.Key}); n != nil && seen.add(n) {
-			found = n.find(found, a)
+			n.find(f, a)
 		}
 	}
-	return found
 }
 
 // nodes is a set of nodes, of which most requests need few.
