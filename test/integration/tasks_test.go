@@ -103,6 +103,8 @@ func (f *task) hangUpDuringTheCheck(t *testing.T, weir *exec.Cmd, admin string) 
 	t.Helper()
 	g := NewWithT(t)
 	testenv.Halt(t, weir.Process)
+	sent := func() float64 { return envoyStat(t, admin, "cluster.weir.upstream_cx_tx_bytes_total") }
+	before := sent()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.w.proxy+"/login", nil)
@@ -115,9 +117,12 @@ func (f *task) hangUpDuringTheCheck(t *testing.T, weir *exec.Cmd, admin string) 
 	}()
 	inFlight := func() float64 { return envoyStat(t, admin, "cluster.weir.upstream_rq_active") }
 	g.Eventually(inFlight, "30s").Should(Equal(1.0))
+	g.Eventually(sent, "30s").Should(BeNumerically(">", before), "Envoy has sent the call")
+	before = sent()
 	cancel()
 	g.Expect(<-ended).To(MatchError(context.Canceled))
 	g.Eventually(inFlight, "30s").Should(BeZero(), "Envoy cancels the call")
+	g.Eventually(sent, "30s").Should(BeNumerically(">", before), "Envoy has sent that; else Weir would answer first")
 	g.Expect(weir.Process.Signal(syscall.SIGCONT)).To(Succeed())
 }
 

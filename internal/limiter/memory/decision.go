@@ -192,7 +192,7 @@ func (d *decision) state(e *entry, i, from int) *opened {
 	if h.number = e.shard.stateOf(e.caller, of, e.now); h.number == 0 {
 		return h
 	}
-	h.log, h.debt = e.shard.logs[h.number], e.shard.debts[h.number]
+	h.log, h.beside = e.shard.logs[h.number], e.shard.buckets[h.number]
 	if stored := e.shard.states.at(h.number); e.peek {
 		h.own = *stored
 	} else {
@@ -233,10 +233,10 @@ func (e *entry) store() {
 		if h.log != nil {
 			e.shard.logs[h.number] = h.log
 		}
-		if h.debt.isZero() {
-			delete(e.shard.debts, h.number)
+		if h.beside == (beside{}) {
+			delete(e.shard.buckets, h.number)
 		} else {
-			e.shard.debts[h.number] = h.debt
+			e.shard.buckets[h.number] = h.beside
 		}
 	}
 	switch {

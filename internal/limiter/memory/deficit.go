@@ -13,35 +13,92 @@ import (
 // refills is what the algorithms with a bucket have in common.
 type refills struct{}
 
-// past is the deficit of a bucket at a time that has passed, while holds are settled.
-type past struct {
-	missing deficit
-	at      int64
+// beside is what few buckets have beside their state.
+type beside struct {
+	debt deficit // what commits and charges took beyond an empty bucket
+	cut  cutOff
 }
 
-// settleIn adds the units to the deficit at the time. first returns the stored deficit and its
+// cutOff is, for GCRA, what judges a plan with the ceiling after it has met an arrival time beyond it.
+type cutOff struct {
+	arrival
+
+	ceiling int64
+}
+
+// deficits are how far a bucket is from full for the plans that share it: what was spent, and what is left of it for a plan
+// with a smaller burst, which is judged by a bucket that is at most empty.
+type deficits struct {
+	spent, cut deficit
+	hasCut     bool
+	byCut      bool // the plan of the call is such a plan
+}
+
+// judged returns the deficit that judges the call.
+func (d *deficits) judged() deficit {
+	if d.byCut {
+		return d.cut
+	}
+	return d.spent
+}
+
+// after returns the deficits after that time of refill.
+func (d deficits) after(v *view, wait int64) deficits {
+	d.spent, d.cut = d.spent.after(v, wait), d.cut.after(v, wait)
+	return d
+}
+
+// add adds units. Of a debt that would take longer than quota.MaxDebt it adds only a part. empty is the deficit of an
+// empty bucket.
+func (d deficits) add(v *view, units int64, empty deficit) deficits {
+	most := empty.plus(product(quota.MaxDebt.Microseconds(), v.limit.Threshold))
+	add := func(found deficit, judges bool) deficit {
+		sum, room := found.plus(product(units, v.window)), most
+		if found.atLeast(most) {
+			room = found
+		}
+		if judges {
+			leftOut, _ := sum.minus(room).over(v.window)
+			v.entry.debtCut += leftOut
+		}
+		return sum.atMost(room)
+	}
+	d.spent = add(d.spent, !d.byCut)
+	if d.hasCut {
+		d.cut = add(d.cut, d.byCut)
+	}
+	return d
+}
+
+// past are the deficits of a bucket at a time that has passed, while holds are settled.
+type past struct {
+	deficits
+
+	at int64
+}
+
+// settleIn adds the units to the deficits at the time. first returns the stored deficits and their
 // time, and empty is the deficit of an empty bucket.
 func (refills) settleIn(v *view, units, at int64, empty deficit, first func() past) {
 	if v.past == nil {
 		p := first()
 		v.past = &p
 	}
-	time := max(at, v.past.at)
-	missing := v.past.missing.after(v, time-v.past.at).plus(product(units, v.window))
-	v.past.missing, v.past.at = v.cutDebt(missing, empty), time
+	at = max(at, v.past.at)
+	v.past.deficits, v.past.at = v.past.after(v, at-v.past.at).add(v, units, empty), at
 }
 
-// deficitNow returns the deficit after holds have been settled. The state of a full
+// deficitsNow returns the deficits after holds have been settled. The state of a full
 // bucket is not needed any more.
-func (refills) deficitNow(v *view) (missing deficit, needed bool) {
-	missing = v.past.missing.after(v, v.entry.now-v.past.at)
+func (refills) deficitsNow(v *view) (now deficits, needed bool) {
+	now = v.past.after(v, v.entry.now-v.past.at)
 	v.past = nil
-	if missing.isZero() {
-		v.gone, v.debt = 0, deficit{}
-		return missing, false
+	if now.spent.isZero() {
+		v.gone, v.beside = 0, beside{}
+		return now, false
 	}
 	v.spent = true
-	return missing, true
+	return now, true
 }
 
 // keepWith keeps the state for the given microseconds, and as long as the holds.
@@ -54,17 +111,6 @@ func (refills) keepWith(v *view, need int64) {
 
 func (refills) afterLast(v *view, held, last, wait int64) int64 {
 	return max(wait, last) + product(held, v.window).timeToFill(v)
-}
-
-// cutDebt returns the deficit without the debt that would take longer than quota.MaxDebt, and
-// sets the debt. empty is the deficit of an empty bucket.
-func (v *view) cutDebt(missing, empty deficit) deficit {
-	most := empty.plus(product(quota.MaxDebt.Microseconds(), v.limit.Threshold))
-	cut, _ := missing.minus(most).over(v.window)
-	v.entry.debtCut += cut
-	missing = missing.atMost(most)
-	v.debt = missing.minus(empty)
-	return missing
 }
 
 // deficit is how far a bucket is from full, in units times the window in microseconds: a product
@@ -106,10 +152,14 @@ func (d deficit) minus(o deficit) deficit {
 }
 
 func (d deficit) atMost(o deficit) deficit {
-	if d.high > o.high || d.high == o.high && d.low > o.low {
+	if d.atLeast(o) {
 		return o
 	}
 	return d
+}
+
+func (d deficit) atLeast(o deficit) bool {
+	return d.high > o.high || d.high == o.high && d.low >= o.low
 }
 
 // over returns d/n and the rest. A quotient that no int64 holds is the largest one.

@@ -5,102 +5,136 @@ package memory
 
 import (
 	"cmp"
-	"math"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // gcra stores the theoretical arrival time: data[0] plus data[1]/threshold microseconds. With a debt, data[2] is the
 // threshold by which it was stored, else 0.
 type gcra struct{ refills }
 
-// load returns how far the arrival time is ahead, as the deficit of a bucket. Unless the entry is
-// a peek, an arrival time that is too far ahead, after an edit, is moved back to the ceiling and the debt, and a debt
-// of another rate is stored with the new one: the same units are missing; also not while a peek settles holds.
-func (g gcra) load(v *view) deficit {
-	now := v.entry.now
-	ahead := v.data[0] - now
-	if !v.exists(now) || ahead < 0 {
+// arrival is a theoretical arrival time: whole plus part/threshold microseconds.
+type arrival struct{ whole, part int64 }
+
+// deficit returns how far the arrival time is ahead of the time.
+func (a arrival) deficit(at, rate int64) deficit {
+	if a.whole < at {
 		return deficit{}
+	}
+	return product(a.whole-at, rate).plus(product(1, min(a.part, rate-1)))
+}
+
+// arrivalOf returns the arrival time with that deficit.
+func arrivalOf(v *view, missing deficit) arrival {
+	whole, part := missing.over(v.limit.Threshold)
+	return arrival{v.entry.now + whole, part}
+}
+
+func (gcra) arrival(v *view) arrival { return arrival{v.data[0], v.data[1]} }
+
+// load returns the deficits. Unless the entry is a peek, it stores what judges a plan beyond whose ceiling the arrival time
+// lies, and a debt of another rate with the new one: the same units are missing; also not while a peek settles holds.
+func (g gcra) load(v *view) deficits {
+	now, spent := v.entry.now, g.arrival(v)
+	if !v.exists(now) || spent.whole < now {
+		return deficits{}
 	}
 	debt, _ := v.debt.over(1)
 	rate := cmp.Or(v.data[2], v.limit.Threshold)
-	missing := product(ahead, rate).plus(product(1, min(v.data[1], rate-1)))
+	d := deficits{spent: spent.deficit(now, rate), cut: v.cut.deficit(now, rate), hasCut: v.cut.whole != 0}
 	most := product(v.limit.Ceiling(), v.limit.Threshold).plus(product(debt, rate))
-	if v.entry.Peek || rate == v.limit.Threshold && ahead <= plusMicros(v.limit.Ceiling(), debt) {
-		return missing
+	changed := rate != v.limit.Threshold
+	tooFar := most.plus(product(1, v.limit.Threshold)) // a debt is in whole microseconds
+	if changed {
+		tooFar = most.plus(product(1, 1))
 	}
-	cut := v.entry.debtCut
-	missing = g.store(v, missing.atMost(most))
-	v.entry.debtCut = cut // what a slower rate cuts is not counted
-	v.spent = true        // the debt has changed
-	return missing
-}
-
-// plusMicros returns the sum of two times, or the longest time.
-func plusMicros(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
+	if d.hasCut {
+		apart := spent.deficit(v.cut.whole, rate).minus(product(1, v.cut.part))
+		larger := v.limit.Ceiling() - v.cut.ceiling
+		// 2 microseconds for the fractions of several rates.
+		d.byCut = (larger <= 0 || !product(larger+2, rate).atLeast(apart)) && !d.cut.atLeast(tooFar)
 	}
-	return a + b
+	if !d.byCut && d.spent.atLeast(tooFar) && !v.entry.Peek {
+		d.cut, d.hasCut, d.byCut, changed, v.cut.ceiling = most, true, true, true, v.limit.Ceiling()
+	}
+	if v.entry.Peek || !changed {
+		return d
+	}
+	if rate != v.limit.Threshold { // what a slower rate would take too long for is cut, and not counted
+		longest := g.empty(v).plus(product(quota.MaxDebt.Microseconds(), v.limit.Threshold))
+		d.spent, d.cut = d.spent.atMost(longest), d.cut.atMost(longest)
+	}
+	g.store(v, d)
+	v.spent = true
+	return d
 }
 
 // empty returns the deficit of an arrival time that is as far ahead as checks can move it.
 func (gcra) empty(v *view) deficit { return product(v.limit.Ceiling(), v.limit.Threshold) }
 
-// store returns the deficit that remains after the longest debt is cut.
-func (g gcra) store(v *view, missing deficit) deficit {
-	missing = v.cutDebt(missing, g.empty(v))
-	debt, _ := v.debt.over(v.limit.Threshold)
-	v.debt = product(debt, 1) // in microseconds at the stored rate
-	whole, part := missing.over(v.limit.Threshold)
-	v.data = [3]int64{v.entry.now + whole, part}
-	if debt > 0 {
+func (g gcra) store(v *view, d deficits) {
+	debt, _ := d.judged().minus(g.empty(v)).over(v.limit.Threshold)
+	v.beside = beside{debt: product(debt, 1), cut: cutOff{ceiling: v.cut.ceiling}} // in microseconds at the stored rate
+	if d.hasCut && d.cut != d.spent {
+		v.cut.arrival = arrivalOf(v, d.cut)
+	} else {
+		v.cut = cutOff{}
+	}
+	spent := arrivalOf(v, d.spent)
+	v.data = [3]int64{spent.whole, spent.part}
+	if debt > 0 && v.cut == (cutOff{}) { // else another rate may have spent the rest
 		v.data[2] = v.limit.Threshold
 	}
-	g.keepWith(v, missing.timeToFill(v))
-	return missing
+	g.keepWith(v, d.spent.timeToFill(v))
 }
 
 func (g gcra) settle(v *view, units, at int64) {
 	g.settleIn(v, units, at, g.empty(v), func() past {
-		missing := g.load(v) // moves back an arrival time that is too far ahead
-		whole, part := v.data[0], min(v.data[1], v.limit.Threshold-1)
-		if rate := v.data[2]; rate != 0 && rate != v.limit.Threshold && whole >= v.entry.now { // a peek has not stored it
-			whole, part = missing.over(v.limit.Threshold)
-			whole += v.entry.now
+		d := g.load(v) // may store
+		if !v.exists(v.entry.now) {
+			return past{at: at}
 		}
-		if ahead := whole - at; v.exists(v.entry.now) && ahead >= 0 {
-			return past{missing: product(ahead, v.limit.Threshold).plus(product(1, part)), at: at}
+		spent, cut := g.arrival(v), v.cut.arrival
+		if rate := v.data[2]; rate != 0 && rate != v.limit.Threshold && spent.whole >= v.entry.now { // a peek has not stored it
+			spent, cut = arrivalOf(v, d.spent), arrivalOf(v, d.cut)
 		}
-		return past{at: at}
+		rate := v.limit.Threshold
+		d.spent, d.cut = spent.deficit(at, rate), cut.deficit(at, rate)
+		return past{deficits: d, at: at}
 	})
 }
 
 func (g gcra) endSettling(v *view) {
-	if missing, needed := g.deficitNow(v); needed {
-		g.store(v, missing)
+	if d, needed := g.deficitsNow(v); needed {
+		g.store(v, d)
 	}
 }
 
 func (g gcra) keep(v *view) {
-	if missing := g.load(v); !missing.isZero() {
-		g.keepWith(v, missing.timeToFill(v))
+	if d := g.load(v); !d.spent.isZero() {
+		g.keepWith(v, d.spent.timeToFill(v))
 	}
 }
 
-func (g gcra) used(v *view) int64 { return g.load(v).units(v) }
+func (g gcra) judged(v *view) deficit {
+	d := g.load(v)
+	return d.judged()
+}
 
-func (g gcra) usedAfter(v *view, wait int64) int64 { return g.load(v).after(v, wait).units(v) }
+func (g gcra) used(v *view) int64 { return g.judged(v).units(v) }
+
+func (g gcra) usedAfter(v *view, wait int64) int64 { return g.judged(v).after(v, wait).units(v) }
 
 func (g gcra) timeToFit(v *view, cost int64) int64 {
-	missing := g.load(v)
+	missing := g.judged(v)
 	if missing.units(v)+cost <= v.limit.Quota {
 		return 0
 	}
 	return missing.timeToFit(v, cost)
 }
 
-func (g gcra) resetAfter(v *view) int64 { return g.load(v).timeToFill(v) }
+func (g gcra) resetAfter(v *view) int64 { return g.judged(v).timeToFill(v) }
 
 func (g gcra) spend(v *view, _ bool) {
-	g.store(v, g.load(v).plus(product(v.entry.Cost, v.window)))
+	g.store(v, g.load(v).add(v, v.entry.Cost, g.empty(v)))
 }

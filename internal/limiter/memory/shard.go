@@ -20,9 +20,9 @@ type shard struct {
 	// algorithm, and the limit that started a block.
 	logs     map[uint32]*hitLog
 	blockers map[uint32]string
-	// holds and debts are by number of the state, too: see hold.go and deficit.go.
-	holds map[uint32]*steps.HoldSet
-	debts map[uint32]deficit
+	// holds and buckets are by number of the state, too: see hold.go and deficit.go.
+	holds   map[uint32]*steps.HoldSet
+	buckets map[uint32]beside
 	// charges are the IDs of charges of all its callers.
 	charges charges
 	wheel   wheel
@@ -33,7 +33,7 @@ type shard struct {
 func (s *shard) init() {
 	s.index = map[id]uint32{}
 	s.logs, s.blockers = map[uint32]*hitLog{}, map[uint32]string{}
-	s.holds, s.debts = map[uint32]*steps.HoldSet{}, map[uint32]deficit{}
+	s.holds, s.buckets = map[uint32]*steps.HoldSet{}, map[uint32]beside{}
 	s.due.Store(never)
 }
 
@@ -106,7 +106,7 @@ func (s *shard) forget(i uint32) {
 	delete(s.logs, i)
 	delete(s.blockers, i)
 	delete(s.holds, i)
-	delete(s.debts, i)
+	delete(s.buckets, i)
 }
 
 // addCaller adds a caller without states, in no slot of the wheel.

@@ -152,6 +152,7 @@ func (s slidingLog) settle(v *view, units, at int64) {
 // add adds a hit of that time and drops those that no limit needs.
 func (s slidingLog) add(v *view, units, at int64) {
 	l, now := s.open(v), v.entry.now
+	found := l.units.total() - l.units.base // another plan may need them
 	keep, largest := v.entry.Policy.Kept()
 	if v.entry.Policy.IsRequestable() && now/1000 < v.data[1] {
 		largest = max(largest, v.data[0])
@@ -164,7 +165,15 @@ func (s slidingLog) add(v *view, units, at int64) {
 	if !v.entry.Policy.CountsAttempts() {
 		largest *= 2 // as in Redis, where hits can be refunded
 	}
-	if total := l.units.total(); total-l.units.base > largest {
-		l.drop(l.units.reaching(total - largest + 1))
+	// A plan with a larger threshold admits more: what this one admits counts in addition.
+	if found > largest && !v.entry.Policy.CountsAttempts() && v.entry.Action <= quota.Commit && v.entry.Policy.ShortestLog() == keep {
+		return
+	}
+	if most := l.units.total() - largest; l.units.base < most {
+		// If a plan with a larger threshold has left more, as many units stay, of the oldest hit perhaps a part.
+		needed := l.units.before(l.units.reaching(most + 1))
+		kept := l.units.total() - max(l.units.base, min(needed, l.units.total()-found))
+		l.drop(l.units.reaching(l.units.total() - kept + 1))
+		l.units.base = l.units.total() - kept
 	}
 }

@@ -3,13 +3,16 @@
 
 package memory
 
-// tokenBucket stores the deficit of the bucket in data[0] and data[1], and its time in data[2].
+// tokenBucket stores what was spent of the bucket in data[0] and data[1], and its time in data[2].
 type tokenBucket struct{ refills }
 
-// load returns the deficit now.
-func (b tokenBucket) load(v *view) deficit {
-	if !v.exists(v.entry.now) {
-		return deficit{}
+// load returns the deficits now.
+func (b tokenBucket) load(v *view) deficits {
+	switch {
+	case v.isCurrent:
+		return v.current
+	case !v.exists(v.entry.now):
+		return deficits{}
 	}
 	return b.stored(v).after(v, v.entry.now-v.data[2])
 }
@@ -17,22 +20,31 @@ func (b tokenBucket) load(v *view) deficit {
 // empty returns the deficit of an empty bucket.
 func (tokenBucket) empty(v *view) deficit { return product(v.limit.Ceiling(), v.window) }
 
-// stored returns the deficit at the bucket's own time. A smaller quota leaves an empty bucket.
-func (b tokenBucket) stored(v *view) deficit {
-	return deficitOf(v.data[0], v.data[1]).atMost(b.empty(v).plus(v.debt))
+// stored returns the deficits at the bucket's own time. For a smaller quota the bucket is empty.
+func (b tokenBucket) stored(v *view) deficits {
+	d := deficits{spent: deficitOf(v.data[0], v.data[1])}
+	if most := b.empty(v).plus(v.debt); d.spent.atLeast(most) {
+		d.cut, d.hasCut, d.byCut = most, true, true
+	}
+	return d
 }
 
-func (b tokenBucket) used(v *view) int64 { return b.load(v).units(v) }
+func (b tokenBucket) judged(v *view) deficit {
+	d := b.load(v)
+	return d.judged()
+}
+
+func (b tokenBucket) used(v *view) int64 { return b.judged(v).units(v) }
 
 func (b tokenBucket) usedAfter(v *view, wait int64) int64 {
 	if wait >= b.resetAfter(v) {
 		return 0
 	}
-	return b.load(v).after(v, wait).units(v)
+	return b.judged(v).after(v, wait).units(v)
 }
 
 func (b tokenBucket) timeToFit(v *view, cost int64) int64 {
-	missing := b.load(v)
+	missing := b.judged(v)
 	if missing.units(v)+cost <= v.limit.Quota {
 		return 0
 	}
@@ -40,23 +52,24 @@ func (b tokenBucket) timeToFit(v *view, cost int64) int64 {
 }
 
 func (b tokenBucket) resetAfter(v *view) int64 {
-	missing := b.load(v)
+	d := b.load(v)
+	missing := d.judged()
 	if missing.isZero() {
 		return 0
 	}
-	full := missing.timeToFill(v)
-	return min(full, v.keepAlive(full))
+	return min(missing.timeToFill(v), v.keepAlive(d.spent.timeToFill(v)))
 }
 
 func (b tokenBucket) spend(v *view, _ bool) {
-	b.store(v, b.load(v).plus(product(v.entry.Cost, v.window)))
+	b.store(v, b.load(v).add(v, v.entry.Cost, b.empty(v)))
 }
 
-func (b tokenBucket) store(v *view, missing deficit) {
-	missing = v.cutDebt(missing, b.empty(v))
-	high, low := missing.bits()
+func (b tokenBucket) store(v *view, d deficits) {
+	v.debt = d.judged().minus(b.empty(v))
+	v.current, v.isCurrent = d, true
+	high, low := d.spent.bits()
 	v.data = [3]int64{high, low, v.entry.now}
-	b.keepWith(v, missing.timeToFill(v))
+	b.keepWith(v, d.spent.timeToFill(v))
 }
 
 func (b tokenBucket) settle(v *view, units, at int64) {
@@ -64,18 +77,18 @@ func (b tokenBucket) settle(v *view, units, at int64) {
 		if !v.exists(v.entry.now) {
 			return past{at: at}
 		}
-		return past{missing: b.stored(v), at: v.data[2]}
+		return past{deficits: b.stored(v), at: v.data[2]}
 	})
 }
 
 func (b tokenBucket) endSettling(v *view) {
-	if missing, needed := b.deficitNow(v); needed {
-		b.store(v, missing)
+	if d, needed := b.deficitsNow(v); needed {
+		b.store(v, d)
 	}
 }
 
 func (b tokenBucket) keep(v *view) {
-	if missing := b.load(v); !missing.isZero() {
-		b.keepWith(v, missing.timeToFill(v))
+	if d := b.load(v); !d.spent.isZero() {
+		b.keepWith(v, d.spent.timeToFill(v))
 	}
 }

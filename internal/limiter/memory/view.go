@@ -42,8 +42,11 @@ type opened struct {
 	number uint32 // of the stored state, or 0
 	spent  bool   // the state has to be stored
 	log    *hitLog
-	debt   deficit // the part of a bucket's deficit that no limit admitted
-	past   *past   // while holds are settled
+	beside       // the state of a bucket
+	past   *past // while holds are settled
+	// current is what a bucket that the call has written judges it by.
+	current   deficits
+	isCurrent bool
 }
 
 // view is one limit of an entry. All times are microseconds of the store's clock.

@@ -25,9 +25,9 @@ func (l *Limit) BlockLength(earlier int64) time.Duration {
 }
 
 // CountedBlocks returns the number of blocks that the limit counts, with a further one: as many as
-// have lengths of their own.
+// have lengths of their own, or as another plan with more lengths has counted.
 func (l *Limit) CountedBlocks(earlier int64) int64 {
-	return min(earlier+1, int64(len(l.Escalation.Lengths)))
+	return max(earlier, min(earlier+1, int64(len(l.Escalation.Lengths))))
 }
 
 // startsBlocks reports whether a denial by the limit starts a block.

@@ -50,6 +50,16 @@ func (l *Limit) Ceiling() int64 { return l.ceiling }
 // Kept returns how long the SlidingLog of the policy keeps hits, and how many units of them.
 func (p *Policy) Kept() (keep time.Duration, units int64) { return p.keep, p.keepUnits }
 
+// ShortestLog returns the shortest window of the SlidingLog limits, 0 without any.
+func (p *Policy) ShortestLog() (shortest time.Duration) {
+	for i := range p.limits {
+		if l := &p.limits[i]; l.Algorithm == SlidingLog && (shortest == 0 || l.Window < shortest) {
+			shortest = l.Window
+		}
+	}
+	return shortest
+}
+
 // Enlarges reports whether a SlidingLog must remember the units of Kept as long as its hits,
 // because other variants of the policy need fewer.
 func (p *Policy) Enlarges() bool { return p.enlarges }

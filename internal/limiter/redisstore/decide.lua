@@ -83,7 +83,8 @@ local function start_block(entry, may_start)
   end
   if longest == 0 then return end
   for _, limit in ipairs(escalating) do
-    set_value(limit.block_count_key, min(blocks_of(limit) + 1, #limit.lengths), exact_ttl(longest + limit.remembers))
+    local blocks = blocks_of(limit)
+    set_value(limit.block_count_key, max(blocks, min(blocks + 1, #limit.lengths)), exact_ttl(longest + limit.remembers))
   end
   local ttl = exact_ttl(longest)
   set_value(entry.block_key, name, ttl)

@@ -7,8 +7,15 @@
 -- double costs less than a millisecond of refill while the quota is less than two
 -- million times the rate.
 --
+-- A plan with a larger burst can have spent more than the bucket of this plan holds. The call is judged by a
+-- bucket that is at most empty, and yet stores what was spent: nothing that another plan has admitted is
+-- forgotten. So a limit has one or two deficits, which spends and refills change together:
+--   deficits[1]  of what was spent
+--   deficits[2]  cut to an empty bucket, when a plan with a smaller burst met it
+--   judged       which of them judges the call; limit.deficit is this one
+--
 -- Commits and charges can take more than a bucket has: a debt, which is stored beside the
--- deficit, because a deficit above the largest quota is otherwise the rest of an edit.
+-- deficit, because a deficit above the largest quota is otherwise cut.
 
 -- The longest time (us) in which a debt is worked off: 720 hours. More is cut.
 local LONGEST_DEBT = 2592000000000
@@ -24,6 +31,13 @@ local function deficit_used(limit)
   return ceil_div(limit.deficit, limit.window_us)
 end
 
+-- Sets the deficits, and which of them judges.
+local function deficit_set(limit, spent, cut, judged)
+  limit.deficits, limit.judged = { spent, cut }, judged
+  limit.deficit = limit.deficits[judged]
+  limit.used = deficit_used(limit)
+end
+
 -- Microseconds until the cost fits. The limit's own time may be ahead of the
 -- server's by `lag`; refill starts when the server has caught up.
 local function deficit_time_to_fit(entry, limit)
@@ -37,18 +51,26 @@ local function deficit_used_after(_, limit, wait)
   return ceil_div(left, limit.window_us)
 end
 
-local function deficit_reset_after(_, limit)
-  if limit.deficit == 0 then return 0 end
-  return ceil_div(limit.deficit, limit.rate) + limit.lag
+-- Microseconds until the deficit is refilled.
+local function deficit_left(limit, deficit)
+  if deficit == 0 then return 0 end
+  return ceil_div(deficit, limit.rate) + limit.lag
 end
 
--- The deficit without the debt that would take longer than LONGEST_DEBT. Counts the units it cuts, if the entry
--- reports them.
-local function deficit_cut(entry, limit, deficit)
+local function deficit_reset_after(_, limit) return deficit_left(limit, limit.deficit) end
+
+-- Refills the deficits for the microseconds, and then adds the amount, which may be negative. Of a debt that would take
+-- longer than LONGEST_DEBT it adds only a part, and counts the units that it leaves out, if the entry reports them.
+local function deficit_move(entry, limit, deficits, micros, amount)
   local most = limit.empty + LONGEST_DEBT * limit.rate
-  if deficit <= most then return deficit end
-  if entry.debt_cut then entry.debt_cut = entry.debt_cut + floor((deficit - most) / limit.window_us) end
-  return most
+  for i = 1, #deficits do
+    local found = max(0, deficits[i] - micros * limit.rate)
+    local sum, room = max(0, found + amount), max(found, most)
+    deficits[i] = min(sum, room)
+    if sum > room and i == limit.judged and entry.debt_cut then
+      entry.debt_cut = entry.debt_cut + floor((sum - room) / limit.window_us)
+    end
+  end
 end
 
 -- The part of the deficit that is a debt.
@@ -56,16 +78,21 @@ local function deficit_debt(limit)
   return max(0, limit.deficit - limit.empty)
 end
 
--- Adds the amount, which may be negative, to the deficit and stores the state.
+-- The TTL in milliseconds of the state.
+local function deficit_ttl(entry, limit)
+  local left = deficit_left(limit, limit.deficits[1])
+  return entry.open_holds > 0 and holds.ttl_of(entry, left) or ttl_of(left)
+end
+
+-- Adds the amount, which may be negative, to the deficits and stores the state.
 local function deficit_add(entry, limit, amount)
-  limit.deficit = deficit_cut(entry, limit, max(0, limit.deficit + amount))
-  limit.used = deficit_used(limit)
-  if limit.deficit == 0 then
+  deficit_move(entry, limit, limit.deficits, 0, amount)
+  deficit_set(limit, limit.deficits[1], limit.deficits[2], limit.judged)
+  if limit.deficits[1] == 0 then
     delete_value(limit.key)
-    return
+  else
+    limit.algorithm.write(limit, deficit_ttl(entry, limit))
   end
-  local left = ceil_div(limit.deficit, limit.rate) + limit.lag
-  limit.algorithm.write(limit, entry.open_holds > 0 and holds.ttl_of(entry, left) or ttl_of(left))
 end
 
 local function deficit_spend(entry, limit)
@@ -73,28 +100,24 @@ local function deficit_spend(entry, limit)
   deficit_add(entry, limit, entry.cost * limit.window_us)
 end
 
--- Adds the units to the deficit at the time `at`; limit.past and limit.past_time are the deficit
--- of the latest time that was settled.
+-- Adds the units to the deficits at the time `at`; limit.past are the deficits at limit.past_time, the latest
+-- time that was settled.
 local function deficit_settle(entry, limit, units, at)
-  if not limit.past then limit.past, limit.past_time = limit.algorithm.deficit_at(limit, at) end
+  if not limit.past then limit.past, limit.past_time = limit.algorithm.deficits_at(limit, at) end
   local time = max(at, limit.past_time)
-  local left = max(0, limit.past - (time - limit.past_time) * limit.rate)
-  limit.past = deficit_cut(entry, limit, left + units * limit.window_us)
+  deficit_move(entry, limit, limit.past, time - limit.past_time, units * limit.window_us)
   limit.past_time = time
 end
 
 local function deficit_end_settling(entry, limit)
-  local passed = server_time() + limit.lag - limit.past_time
-  limit.deficit = max(0, limit.past - passed * limit.rate)
-  limit.past = nil
+  deficit_move(entry, limit, limit.past, server_time() + limit.lag - limit.past_time, 0)
+  limit.deficits, limit.past = limit.past, nil
   deficit_add(entry, limit, 0)
 end
 
 -- Settling needs the deficit at the end of a hold, also after the bucket has become full.
 local function deficit_keep(entry, limit)
-  if limit.deficit == 0 then return end
-  local left = ceil_div(limit.deficit, limit.rate) + limit.lag
-  set_time_left(limit.key, holds.ttl_of(entry, left))
+  if limit.deficits[1] > 0 then set_time_left(limit.key, deficit_ttl(entry, limit)) end
 end
 
 local function deficit_after_last(entry, limit, wait)

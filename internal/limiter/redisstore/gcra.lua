@@ -6,44 +6,57 @@
 -- KEYS     one per limit: the theoretical arrival time. The whole microseconds
 --          since 1970 have 16 digits; if the time has a fraction of n/rate
 --          microseconds, the digits of n follow. Redis stores up to 19 digits as
---          an integer, without extra memory. "+<n>.<rate>" follows if the last n microseconds
---          are a debt: after an edit of the rate the same units are missing. Releases that
---          write "+<n>" alone read the rate as a fraction of a microsecond. A missing key
+--          an integer, without extra memory. "-", another such time, "/" and a ceiling follow if a
+--          plan with that ceiling has met a time beyond it: what that plan is judged by. "+<n>.<rate>" follows if the last n microseconds
+--          are a debt: after an edit of the rate the same units are missing. Beside a second time it is "+<n>",
+--          since another rate may have spent the rest. Releases that write "+<n>" alone read the rate as a
+--          fraction of a microsecond. A missing key
 --          means an arrival time in the past
 -- ARGV     rate; ceiling: the furthest (us) the arrival time can be ahead, over all
 --          limits that share the key
 -- repair   a value of another form is as if it were missing; the next spend overwrites it
 -- clock    TIME
 -- cost     O(1); SET
--- denied   writes nothing, except that an arrival time too far ahead, after an
---          edit to a higher rate or a server clock set back, is moved back to the
---          ceiling, and that a debt of another rate is stored with the new one; a
---          peek leaves both unchanged
+-- denied   writes nothing, except that the ceiling is stored beside an arrival time beyond
+--          it, after an edit to a higher rate or a smaller burst or a server clock set back, and that
+--          a debt of another rate is stored with the new one; a peek leaves both unchanged
 
--- Reads the whole microseconds, the fraction, the debt, and the rate of the debt if it is known.
-local function read_arrival(value)
-  local mark = string.find(value, '+', 17, true)
-  local part = string.sub(value, 17, mark and mark - 1)
-  local arrival = string.match(value, '^' .. string.rep('%d', 16))
-  if not mark then return tonumber(arrival), tonumber(part) or 0, 0 end
-  local debt, rate = string.match(value, '^(%d+)%.?(%d*)$', mark + 1)
-  return tonumber(arrival), tonumber(part) or 0, tonumber(debt) or 0, tonumber(rate)
+-- How far the time is ahead, as a deficit at the rate, below 0 if it is in the past; nil for another form.
+local function ahead_of(time, rate)
+  local whole, part = string.match(time, '^(' .. string.rep('%d', 16) .. ')(%d*)')
+  return whole and (whole - server_time()) * rate + min(tonumber(part) or 0, rate - 1)
 end
 
--- Moves an arrival time that is too far ahead back to the ceiling and the debt, and one of another rate to
--- where its units end at the rate of the limit.
-local function limit_arrival(entry, limit, ahead, debt, rate)
-  local most = limit.ceiling * limit.rate + debt * rate
-  local too_far = ahead > limit.ceiling + debt
-  if rate ~= limit.rate then too_far = limit.deficit > most end
-  if not too_far and rate == limit.rate then return end
-  if not entry.peek then
-    -- What a slower rate would take longer than LONGEST_DEBT for is cut, and not counted.
-    limit.deficit = min(too_far and most or limit.deficit, limit.empty + LONGEST_DEBT * limit.rate)
-    deficit_add(entry, limit, 0)
+-- Reads how far the arrival time is ahead, how far the one beside it, which may be missing, and the debt, as deficits; the
+-- ceiling of the second, and the rate of the debt.
+local function read_arrival(limit, value)
+  local times, debt, debt_rate = string.match(value, '^([^+]*)%+?(%d*)%.?(%d*)')
+  local rate = tonumber(debt_rate) or limit.rate
+  local cut, ceiling = string.match(times, '%-(%d*)/(%d*)')
+  cut = cut and ahead_of(cut, rate)
+  return ahead_of(times, rate), cut, (tonumber(debt) or 0) * rate, tonumber(ceiling) or 0, rate
+end
+
+-- Finds what judges the call: the arrival time or, if that was beyond the ceiling when a plan like this one met it, the time
+-- beside it. Stores a new one of these, and a debt of another rate: the same units are missing.
+local function judge_arrival(entry, limit, spent, cut, debt, rate)
+  local most, judged, changed = limit.ceiling * limit.rate + debt, 1, rate ~= limit.rate
+  local too_far = most + (changed and 1 or limit.rate) -- a debt is in whole microseconds
+  -- 2 microseconds for the fractions of several rates.
+  if cut and (limit.ceiling <= limit.cut_ceiling or (limit.ceiling + 2 - limit.cut_ceiling) * rate < spent - cut) then
+    judged = cut >= too_far and 1 or 2
   end
-  local whole = floor(limit.deficit / limit.rate)
-  limit.arrival, limit.part = server_time() + whole, limit.deficit - whole * limit.rate
+  if judged == 1 and spent >= too_far and not entry.peek then
+    judged, cut, changed, limit.cut_ceiling = 2, most, true, limit.ceiling
+  end
+  if rate ~= limit.rate and not entry.peek then
+    -- What a slower rate would take longer than LONGEST_DEBT for is cut, and not counted.
+    local longest = limit.empty + LONGEST_DEBT * limit.rate
+    spent, cut = min(spent, longest), cut and min(cut, longest)
+  end
+  limit.ahead = { spent, cut }
+  deficit_set(limit, spent, cut and max(0, cut), judged)
+  if changed and not entry.peek then deficit_add(entry, limit, 0) end
 end
 
 algorithms.gc = {
@@ -53,34 +66,35 @@ algorithms.gc = {
   empty = function(limit) return limit.ceiling * limit.rate end,
 
   read = function(entry, limit)
-    limit.key, limit.full_at = next_key(), nil
-    limit.deficit, limit.lag = 0, 0
-    limit.arrival = nil
+    limit.key, limit.full_at, limit.lag, limit.ahead = next_key(), nil, 0, nil
+    deficit_set(limit, 0, nil, 1)
     local value = values[limit.key]
-    local arrival, part, debt, rate = read_arrival(value or '')
-    if arrival then
-      local ahead = arrival - server_time()
-      rate = rate or limit.rate
-      limit.arrival, limit.part = arrival, min(part, rate - 1)
-      limit.deficit = max(0, ahead * rate + limit.part)
-      if ahead >= 0 then limit_arrival(entry, limit, ahead, debt, rate) end
-    elseif value then
-      damaged[limit.key] = true
+    local spent, cut, debt, rate
+    spent, cut, debt, limit.cut_ceiling, rate = read_arrival(limit, value or '')
+    if not spent then
+      if value then damaged[limit.key] = true end
+    elseif spent >= 0 then
+      judge_arrival(entry, limit, spent, cut, debt, rate)
+    else
+      limit.ahead = { (ahead_of(value, limit.rate)) }
     end
-    limit.used = deficit_used(limit)
   end,
 
   write = function(limit, ttl)
-    local value = arrival_value(limit.deficit, limit.rate)
+    local spent, cut = limit.deficits[1], limit.deficits[2]
+    local value, is_cut = arrival_value(spent, limit.rate), cut and cut < spent
+    if is_cut then value = value .. string.format('-%s/%d', arrival_value(cut, limit.rate), limit.cut_ceiling) end
     local debt = floor(deficit_debt(limit) / limit.rate)
-    if debt > 0 then value = value .. string.format('+%d.%d', debt, limit.rate) end
+    if debt > 0 then value = value .. string.format(is_cut and '+%d' or '+%d.%d', debt, limit.rate) end
     set_value(limit.key, value, ttl)
   end,
 
-  -- The deficit at the time `at`, and this time.
-  deficit_at = function(limit, at)
-    if not limit.arrival then return 0, at end
-    return max(0, (limit.arrival - at) * limit.rate + limit.part), at
+  -- The deficits at the time `at`, and this time.
+  deficits_at = function(limit, at)
+    local deficits = {}
+    if not limit.ahead then return { 0 }, at end
+    for i, ahead in ipairs(limit.ahead) do deficits[i] = max(0, ahead + (server_time() - at) * limit.rate) end
+    return deficits, at
   end,
 
   spend = deficit_spend,

@@ -6,7 +6,7 @@
 -- ARGV     per limit: none; per entry: keep (longest window, ms) and keep_units
 --          (largest threshold), over all limits and overrides that share the log
 -- kept     the newest hits whose units reach the largest threshold, or twice that
---          where hits can be refunded. Without this bound, one override with a long
+--          where hits can be refunded, or what a spend has found. Without this bound, one override with a long
 --          window would keep all hits that others admit under a short window. A
 --          requested limit with a larger threshold is remembered as long as its hits
 -- clock    TIME, but never before the newest hit
@@ -31,13 +31,27 @@ local function record_largest(entry)
   return largest
 end
 
--- Adds a hit, now or as of the microsecond `at`, and drops those that no limit needs.
+-- Whether the log has more units than the plan needs only because a plan with a larger threshold admits them, within one
+-- window. Then what this plan admits counts in addition.
+local function admits_more(entry, found, ceiling)
+  return found > ceiling and not entry.attempts and entry.action <= ACTION_COMMIT and entry.log.shortest == entry.keep
+end
+
+-- Adds a hit, now or as of the microsecond `at`, and drops those that no limit needs. If a plan with a larger threshold
+-- has left more, it keeps as many units as it has found, of the oldest hit perhaps a part.
 local function add_hit(entry, units, at)
   local log = entry.log
+  local found = log.total[UNITS] - log.base[UNITS]
   if not append_hit(log, { units }, entry.keep, nil, at) then return end
   local ceiling = record_largest(entry) * (entry.attempts and 1 or 2)
-  if log.total[UNITS] - log.base[UNITS] > ceiling then
-    drop_hits(log, last_at_most(log, UNITS, log.total[UNITS] - ceiling))
+  local most = log.total[UNITS] - ceiling
+  if log.base[UNITS] >= most or admits_more(entry, found, ceiling) then return end
+  local needed = tonumber(log_element(log, last_at_most(log, UNITS, most), UNITS))
+  most = min(needed, log.total[UNITS] - found)
+  drop_hits(log, last_at_most(log, UNITS, most))
+  if log.base[UNITS] < most then
+    call('LSET', log.key, 0, most)
+    log.base[UNITS] = most
   end
 end
 
@@ -48,6 +62,7 @@ algorithms.sl = {
       entry.log = open_log(next_key(), 2)
     end
     limit.log = entry.log
+    entry.log.shortest = min(entry.log.shortest or limit.window, limit.window)
     limit.used = log_units(limit, UNITS, limit.log.now)
   end,
 

@@ -6,8 +6,8 @@
 --          "<deficit>/<time>" with a decimal deficit if the deficit is beyond the
 --          integers of a double; "+<debt>" follows if part of the deficit is a debt. A
 --          missing key means a full bucket
--- ARGV     rate; ceiling: the largest quota of all limits that share the bucket,
---          so that an edit to a smaller quota leaves an empty bucket, not a debt
+-- ARGV     rate; ceiling: the largest quota of all limits that share the bucket. A larger deficit, which a plan with
+--          a larger quota has left, is an empty bucket at its time, not a debt
 -- clock    TIME, but never before the time in the key
 -- repair   a value of another form is as if it were missing; the next spend overwrites it
 -- cost     O(1); SET
@@ -19,7 +19,7 @@ local function bucket_reset_after(entry, limit)
   if limit.deficit == 0 then return 0 end
   local full = deficit_reset_after(entry, limit)
   if limit.written then return full end
-  limit.left = limit.left or keep_alive(entry, limit.key, full)
+  limit.left = limit.left or keep_alive(entry, limit.key, deficit_left(limit, limit.deficits[1]))
   return min(full, limit.left)
 end
 
@@ -29,36 +29,37 @@ algorithms.tb = {
   -- The deficit of an empty bucket.
   empty = function(limit) return limit.ceiling * limit.window_us end,
 
-  read = function(_, limit)
+  read = function(entry, limit)
     limit.key, limit.written, limit.left, limit.full_at = next_key(), nil, nil, nil
-    limit.deficit, limit.now = 0, server_time()
-    limit.stored = nil
+    limit.now, limit.stored, limit.stored_time = server_time(), nil, nil
     local value = values[limit.key]
     local digits, mark, time, debt = string.match(value or '', '^(%S-)([ /])(%x+)%+?(.*)$')
     local deficit = mark and (mark == ' ' and tonumber(digits, 16) or tonumber(digits))
+    deficit_set(limit, 0, nil, 1)
     if deficit then
-      deficit, time = min(deficit, limit.empty + (tonumber(debt) or 0)), tonumber(time, 16)
-      limit.now = max(limit.now, time)
-      limit.deficit = max(0, deficit - (limit.now - time) * limit.rate)
-      limit.stored, limit.stored_time = deficit, time
+      local most = limit.empty + (tonumber(debt) or 0)
+      limit.stored, limit.stored_time = { deficit, deficit > most and most or nil }, tonumber(time, 16)
+      limit.now = max(limit.now, limit.stored_time)
+      limit.deficits, limit.judged = { unpack(limit.stored) }, #limit.stored
+      deficit_move(entry, limit, limit.deficits, limit.now - limit.stored_time, 0)
+      deficit_set(limit, limit.deficits[1], limit.deficits[2], limit.judged)
     elseif value then
       damaged[limit.key] = true
     end
     limit.lag = limit.now - server_time()
-    limit.used = deficit_used(limit)
   end,
 
   write = function(limit, ttl)
     limit.written = true
-    local value, debt = bucket_value(limit.deficit, limit.now), deficit_debt(limit)
+    local value, debt = bucket_value(limit.deficits[1], limit.now), deficit_debt(limit)
     if debt > 0 then value = value .. string.format('+%.17g', debt) end
     set_value(limit.key, value, ttl)
   end,
 
-  -- The deficit at its own time, and this time.
-  deficit_at = function(limit, at)
+  -- The deficits at their own time, and this time.
+  deficits_at = function(limit, at)
     if limit.stored then return limit.stored, limit.stored_time end
-    return 0, at
+    return { 0 }, at
   end,
 
   spend = deficit_spend,

@@ -60,12 +60,44 @@ func (d deficit) afterRefill(wait int64, l *quota.Limit) deficit {
 	return d.minus(newDeficit(max(0, wait), l.Threshold))
 }
 
-// cutDebt bounds the deficit by an empty bucket plus MaxDebt. It returns the units that it
-// cut, rounded down.
-func (d deficit) cutDebt(empty deficit, l *quota.Limit) (deficit, int64) {
+// deficits are how far a bucket is from full for the plans that share it: what was spent, and what is left of it for a plan
+// with a smaller burst, which is judged by a bucket that is at most empty.
+type deficits struct {
+	spent deficit
+	cut   deficit // without a value if no such plan has met the bucket
+	byCut bool    // the plan of the call is such a plan
+}
+
+// judged returns the deficit that judges the call.
+func (d *deficits) judged() deficit {
+	if d.byCut {
+		return d.cut
+	}
+	return d.spent
+}
+
+// move refills the deficits for the microseconds, and then adds units. Of a debt that would take longer than MaxDebt it adds
+// only a part. It returns the units that it leaves out of the deficit that judges, rounded down.
+func (d *deficits) move(l *quota.Limit, empty deficit, micros, units int64) (leftOut int64) {
 	most := empty.plus(newDeficit(quota.MaxDebt.Microseconds(), l.Threshold))
-	excess := d.minus(most)
-	return d.atMost(most), new(big.Int).Quo(excess.Int, big.NewInt(l.Window.Microseconds())).Int64()
+	move := func(found deficit) (deficit, int64) {
+		found = found.afterRefill(micros, l)
+		room := found
+		if found.Cmp(most.Int) < 0 {
+			room = most
+		}
+		sum := found.plus(deficitOf(units, l))
+		return sum.atMost(room), new(big.Int).Quo(sum.minus(room).Int, big.NewInt(l.Window.Microseconds())).Int64()
+	}
+	bySpent, byCut := int64(0), int64(0)
+	d.spent, bySpent = move(d.spent)
+	if d.cut.Int != nil {
+		d.cut, byCut = move(d.cut)
+	}
+	if d.byCut {
+		return byCut
+	}
+	return bySpent
 }
 
 // debtor is a counter that works off the units above its quota.

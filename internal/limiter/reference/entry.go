@@ -25,6 +25,17 @@ func (e *entry) limit(i int) (*quota.Limit, counter) {
 	return l, e.model.counter(e.Entry, l)
 }
 
+// begin forgets what an earlier call was judged by.
+func (e *entry) begin() {
+	for i := range e.Policy.Limits() {
+		if _, c := e.limit(i); c != nil {
+			if b, ok := c.(*tokenBucket); ok {
+				b.current = nil
+			}
+		}
+	}
+}
+
 func (e *entry) Used(i int) int64 {
 	l, c := e.limit(i)
 	return c.used(e.Entry, l, e.now)

@@ -10,66 +10,106 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// gcra is the reference model of gcra.lua. The arrival time is whole plus
-// part/Threshold microseconds since 1970.
+// gcra is the reference model of gcra.lua.
 type gcra struct {
-	whole, part int64
-	debt        int64 // the last microseconds, which no limit admitted
-	rate        int64 // the threshold by which the debt was stored; 0 without a debt
-	end         expiry
-	cut         int64 // units of debt that were cut
-	holds       *holdSet
+	arrival arrival
+	cutOff  *arrival // what a plan with the ceiling is judged by, after it has met an arrival time beyond it
+	ceiling int64    // of cutOff
+	debt    int64    // the last microseconds, which no limit admitted
+	rate    int64    // the threshold by which the debt was stored; 0 without a debt
+	end     expiry
+	cut     int64 // units of debt that were left out
+	holds   *holdSet
 
-	past *gcraPast // while holds are settled
+	past *deficits // at the time pastTime, while holds are settled
+	at   int64     // the time of past
 }
 
-// gcraPast is the deficit at a time that has passed.
-type gcraPast struct {
-	missing deficit
-	at      int64
+// arrival is a theoretical arrival time: whole plus part/Threshold microseconds since 1970.
+type arrival struct{ whole, part int64 }
+
+// ahead returns how far the arrival time is ahead of the time, as a deficit, which is below 0 if it is behind.
+func (a arrival) ahead(at, rate int64) deficit {
+	return newDeficit(a.whole-at, rate).plus(newDeficit(min(a.part, rate-1), 1))
+}
+
+// arrivalOf returns the arrival time with that deficit.
+func arrivalOf(missing deficit, l *quota.Limit, now int64) arrival {
+	whole, part := new(big.Int).QuoRem(missing.Int, big.NewInt(l.Threshold), new(big.Int))
+	return arrival{now + whole.Int64(), part.Int64()}
 }
 
 func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
 
-// load returns how far the arrival time is ahead, as the deficit of a bucket. For an entry
-// that is not a peek, it moves an arrival time that is too far ahead back to the ceiling and the debt, and
-// stores a debt of another rate with the new one: the same units are missing.
-func (g *gcra) load(e *quota.Entry, l *quota.Limit, now int64) deficit {
-	ahead, rate := g.whole-now, cmp.Or(g.rate, l.Threshold)
-	if g.whole == 0 || ahead < 0 {
-		return newDeficit(0, 0)
-	}
-	missing := newDeficit(ahead, rate).plus(newDeficit(min(g.part, rate-1), 1))
-	most := newDeficit(l.Ceiling(), l.Threshold).plus(newDeficit(g.debt, rate))
-	tooFar := ahead > l.Ceiling()+g.debt
-	if rate != l.Threshold {
-		tooFar = missing.Cmp(most.Int) > 0
-	}
-	if e.Peek || !tooFar && rate == l.Threshold {
-		return missing
-	}
-	if tooFar {
-		missing = most
-	}
-	cut := g.cut
-	missing = g.store(missing, l, now)
-	g.cut = cut // what a slower rate cuts is not counted
-	return missing
+// load returns the deficits.
+func (g *gcra) load(e *quota.Entry, l *quota.Limit, now int64) deficits {
+	return g.ahead(e, l, now).notBelow0()
 }
 
-// store returns the deficit that remains after the longest debt is cut.
-func (g *gcra) store(missing deficit, l *quota.Limit, now int64) deficit {
-	empty := newDeficit(l.Ceiling(), l.Threshold)
-	missing, cut := missing.cutDebt(empty, l)
-	g.cut += cut
-	whole, part := new(big.Int).QuoRem(missing.Int, big.NewInt(l.Threshold), new(big.Int))
-	g.whole, g.part = now+whole.Int64(), part.Int64()
-	g.debt, g.rate = new(big.Int).Quo(missing.minus(empty).Int, big.NewInt(l.Threshold)).Int64(), 0
-	if g.debt > 0 {
+func (d deficits) notBelow0() deficits {
+	none := newDeficit(0, 0)
+	d.spent = d.spent.minus(none)
+	if d.cut.Int != nil {
+		d.cut = d.cut.minus(none)
+	}
+	return d
+}
+
+// ahead returns how far the arrival times are ahead; of the one that judges a smaller plan only if the other is ahead. For
+// an entry that is not a peek, it stores what judges a plan beyond whose ceiling the arrival time lies, and a debt of another
+// rate with the new one: the same units are missing.
+func (g *gcra) ahead(e *quota.Entry, l *quota.Limit, now int64) deficits {
+	rate := cmp.Or(g.rate, l.Threshold)
+	switch {
+	case g.arrival.whole == 0:
+		return deficits{spent: newDeficit(0, 0)}
+	case g.arrival.whole < now:
+		return deficits{spent: g.arrival.ahead(now, l.Threshold)}
+	}
+	d := deficits{spent: g.arrival.ahead(now, rate)}
+	if g.cutOff != nil {
+		d.cut = g.cutOff.ahead(now, rate)
+	}
+	most := newDeficit(l.Ceiling(), l.Threshold).plus(newDeficit(g.debt, rate))
+	changed := rate != l.Threshold
+	tooFar := most.plus(newDeficit(1, l.Threshold)) // a debt is in whole microseconds
+	if changed {
+		tooFar = most.plus(newDeficit(1, 1))
+	}
+	if g.cutOff != nil {
+		apart := new(big.Int).Sub(d.spent.Int, d.cut.Int)
+		larger := newDeficit(l.Ceiling()+2-g.ceiling, rate) // 2 microseconds for the fractions of several rates
+		d.byCut = (l.Ceiling() <= g.ceiling || larger.Cmp(apart) < 0) && d.cut.Cmp(tooFar.Int) < 0
+	}
+	if !d.byCut && d.spent.Cmp(tooFar.Int) >= 0 && !e.Peek {
+		d.cut, d.byCut, changed, g.ceiling = most, true, true, l.Ceiling()
+	}
+	if e.Peek || !changed {
+		return d
+	}
+	if rate != l.Threshold { // what a slower rate would take too long for is cut, and not counted
+		longest := newDeficit(l.Ceiling()+quota.MaxDebt.Microseconds(), l.Threshold)
+		d.spent = d.spent.atMost(longest)
+		if d.cut.Int != nil {
+			d.cut = d.cut.atMost(longest)
+		}
+	}
+	g.store(d.notBelow0(), l, now)
+	return d
+}
+
+func (g *gcra) store(d deficits, l *quota.Limit, now int64) {
+	g.arrival, g.cutOff = arrivalOf(d.spent, l, now), nil
+	if d.cut.Int != nil && d.cut.Cmp(d.spent.Int) < 0 {
+		cutOff := arrivalOf(d.cut, l, now)
+		g.cutOff = &cutOff
+	}
+	beyond := d.judged().minus(newDeficit(l.Ceiling(), l.Threshold))
+	g.debt, g.rate = new(big.Int).Quo(beyond.Int, big.NewInt(l.Threshold)).Int64(), 0
+	if g.debt > 0 && g.cutOff == nil { // else another rate may have spent the rest
 		g.rate = l.Threshold
 	}
-	g.keepFor(missing.resetAfter(l), now)
-	return missing
+	g.keepFor(d.spent.resetAfter(l), now)
 }
 
 // keepFor sets the expiry.
@@ -80,16 +120,21 @@ func (g *gcra) keepFor(needed, now int64) {
 	}
 }
 
+func (g *gcra) judged(e *quota.Entry, l *quota.Limit, now int64) deficit {
+	d := g.load(e, l, now)
+	return d.judged()
+}
+
 func (g *gcra) used(e *quota.Entry, l *quota.Limit, now int64) int64 {
-	return g.load(e, l, now).used(l)
+	return g.judged(e, l, now).used(l)
 }
 
 func (g *gcra) usedAfter(e *quota.Entry, l *quota.Limit, now, wait int64) int64 {
-	return g.load(e, l, now).afterRefill(wait, l).used(l)
+	return g.judged(e, l, now).afterRefill(wait, l).used(l)
 }
 
 func (g *gcra) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
-	missing := g.load(e, l, now)
+	missing := g.judged(e, l, now)
 	if missing.used(l)+e.Cost <= l.Quota {
 		return 0
 	}
@@ -97,12 +142,16 @@ func (g *gcra) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
 }
 
 func (g *gcra) resetAfter(e *quota.Entry, l *quota.Limit, now int64) int64 {
-	return g.load(e, l, now).resetAfter(l)
+	return g.judged(e, l, now).resetAfter(l)
 }
 
 func (g *gcra) spend(e *quota.Entry, l *quota.Limit, now int64, _ bool) {
-	g.store(g.load(e, l, now).plus(deficitOf(e.Cost, l)), l, now)
+	d := g.load(e, l, now)
+	g.cut += d.move(l, g.empty(l), 0, e.Cost)
+	g.store(d, l, now)
 }
+
+func (*gcra) empty(l *quota.Limit) deficit { return newDeficit(l.Ceiling(), l.Threshold) }
 
 func (g *gcra) cutDebt(*quota.Entry, *quota.Limit, int64) (cut int64) {
 	cut, g.cut = g.cut, 0
@@ -111,37 +160,36 @@ func (g *gcra) cutDebt(*quota.Entry, *quota.Limit, int64) (cut int64) {
 
 func (g *gcra) settle(e *quota.Entry, l *quota.Limit, units, at, now int64) {
 	if g.past == nil {
-		g.past = &gcraPast{missing: newDeficit(0, 0), at: at}
-		missing := g.load(e, l, now)
-		whole, part := g.whole, min(g.part, l.Threshold-1)
-		if g.rate != 0 && g.rate != l.Threshold && whole >= now { // a peek has not stored it
-			quotient, rest := new(big.Int).QuoRem(missing.Int, big.NewInt(l.Threshold), new(big.Int))
-			whole, part = now+quotient.Int64(), rest.Int64()
+		past := deficits{spent: newDeficit(0, 0)}
+		if g.arrival.whole != 0 {
+			past = g.ahead(e, l, now)
+			since := newDeficit(now-at, l.Threshold)
+			past.spent = past.spent.plus(since)
+			if past.cut.Int != nil {
+				past.cut = past.cut.plus(since)
+			}
+			past = past.notBelow0()
 		}
-		if whole > at {
-			g.past.missing = newDeficit(whole-at, l.Threshold).plus(newDeficit(part, 1))
-		}
+		g.past, g.at = &past, at
 	}
-	left := g.past.missing.afterRefill(at-g.past.at, l)
-	var cut int64
-	g.past.missing, cut = left.plus(deficitOf(units, l)).cutDebt(newDeficit(l.Ceiling(), l.Threshold), l)
-	g.past.at = at
-	g.cut += cut
+	g.cut += g.past.move(l, g.empty(l), at-g.at, units)
+	g.at = at
 }
 
 func (g *gcra) endSettling(_ *quota.Entry, l *quota.Limit, now int64) {
-	missing := g.past.missing.afterRefill(now-g.past.at, l)
-	if missing.Sign() == 0 {
+	past := g.past
+	past.move(l, g.empty(l), now-g.at, 0)
+	g.past = nil
+	if past.spent.Sign() == 0 {
 		*g = gcra{cut: g.cut, holds: g.holds}
 		return
 	}
-	g.past = nil
-	g.store(missing, l, now)
+	g.store(*past, l, now)
 }
 
 func (g *gcra) keep(e *quota.Entry, l *quota.Limit, now int64) {
-	if missing := g.load(e, l, now); missing.Sign() > 0 {
-		g.keepFor(missing.resetAfter(l), now)
+	if d := g.load(e, l, now); d.spent.Sign() > 0 {
+		g.keepFor(d.spent.resetAfter(l), now)
 	}
 }
 

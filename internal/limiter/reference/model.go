@@ -148,6 +148,7 @@ func (m *Model) decide(call *quota.Call, at int64) *quota.Reply {
 	entries := make([]steps.Entry, len(call.Entries))
 	for i := range call.Entries {
 		e := &entry{Entry: &call.Entries[i], model: m, now: at}
+		e.begin()
 		isKnown := m.known(e.Entry, at)
 		reply.Entries[i].Limits = make([]quota.LimitReply, len(e.Policy.Limits()))
 		e.settle(&reply.Entries[i])

@@ -35,6 +35,10 @@ func (s *slidingLog) settle(e *quota.Entry, _ *quota.Limit, units, at, now int64
 // addHit adds the hit and drops those that no limit needs.
 func (s *slidingLog) addHit(e *quota.Entry, h hit, now int64) {
 	keep, ceiling := e.Policy.Kept()
+	var found, units int64
+	for _, h := range s.hits {
+		found += h.cost
+	}
 	if !s.add(h, now, keep) {
 		return
 	}
@@ -47,12 +51,20 @@ func (s *slidingLog) addHit(e *quota.Entry, h hit, now int64) {
 	if !e.Policy.CountsAttempts() {
 		ceiling *= 2
 	}
-	var units int64
+	// A plan with a larger threshold admits more: what this one admits counts in addition.
+	if found > ceiling && !e.Policy.CountsAttempts() && e.Action <= quota.Commit && e.Policy.ShortestLog() == keep {
+		return
+	}
 	for i, h := range slices.Backward(s.hits) {
-		if units += h.cost; units >= ceiling {
-			s.hits = s.hits[i:]
-			return
+		before := units
+		if units += h.cost; units < max(ceiling, found) {
+			continue
 		}
+		s.hits = s.hits[i:]
+		if before >= ceiling { // only another plan with a larger threshold needs this hit
+			s.hits[0].cost -= units - found
+		}
+		return
 	}
 }
 

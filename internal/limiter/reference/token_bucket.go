@@ -7,38 +7,56 @@ import "github.com/weir-dev/weir/internal/limiter/quota"
 
 // tokenBucket is the reference model of token_bucket.lua.
 type tokenBucket struct {
-	missing deficit
-	debt    deficit // the part of missing that no limit admitted
-	at      int64
-	end     expiry
-	cut     int64 // units of debt that were cut
-	holds   *holdSet
+	spent deficit
+	debt  deficit // what commits and charges took beyond an empty bucket
+	at    int64
+	end   expiry
+	cut   int64 // units of debt that were left out
+	holds *holdSet
+
+	past    *deficits // at the time at, while holds are settled
+	current *deficits // what the call that has written is judged by
 }
 
 func (b *tokenBucket) alive(now int64) bool { return b.end.alive(now) }
 
-// load returns the deficit now, and how far the bucket's own time, which is never before
+// load returns the deficits now, and how far the bucket's own time, which is never before
 // the last spend, is ahead of the server's.
-func (b *tokenBucket) load(l *quota.Limit, server int64) (missing deficit, lag int64) {
-	if b.missing.Int == nil {
-		return newDeficit(0, 0), 0
+func (b *tokenBucket) load(l *quota.Limit, server int64) (now deficits, lag int64) {
+	at := max(server, b.at)
+	switch {
+	case b.spent.Int == nil:
+		return deficits{spent: newDeficit(0, 0)}, 0
+	case b.current != nil:
+		return *b.current, at - server
 	}
-	now := max(server, b.at)
-	return b.stored(l).afterRefill(now-b.at, l), now - server
+	now = b.stored(l)
+	now.move(l, deficitOf(l.Ceiling(), l), at-b.at, 0)
+	return now, at - server
 }
 
-// stored returns the deficit at the bucket's own time. A smaller quota leaves an empty bucket.
-func (b *tokenBucket) stored(l *quota.Limit) deficit {
-	return b.missing.atMost(deficitOf(l.Ceiling(), l).plus(b.debt))
+// stored returns the deficits at the bucket's own time. For a smaller quota the bucket is empty.
+func (b *tokenBucket) stored(l *quota.Limit) deficits {
+	stored := deficits{spent: b.spent}
+	if most := deficitOf(l.Ceiling(), l).plus(b.debt); b.spent.Cmp(most.Int) > 0 {
+		stored.cut, stored.byCut = most, true
+	}
+	return stored
+}
+
+// judged returns the deficit that judges a call now.
+func (b *tokenBucket) judged(l *quota.Limit, now int64) (missing deficit, lag int64) {
+	loaded, lag := b.load(l, now)
+	return loaded.judged(), lag
 }
 
 func (b *tokenBucket) used(_ *quota.Entry, l *quota.Limit, now int64) int64 {
-	missing, _ := b.load(l, now)
+	missing, _ := b.judged(l, now)
 	return missing.used(l)
 }
 
 func (b *tokenBucket) usedAfter(e *quota.Entry, l *quota.Limit, now, wait int64) int64 {
-	missing, lag := b.load(l, now)
+	missing, lag := b.judged(l, now)
 	if wait >= b.resetAfter(e, l, now) {
 		return 0
 	}
@@ -46,7 +64,7 @@ func (b *tokenBucket) usedAfter(e *quota.Entry, l *quota.Limit, now, wait int64)
 }
 
 func (b *tokenBucket) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
-	missing, lag := b.load(l, now)
+	missing, lag := b.judged(l, now)
 	if missing.used(l)+e.Cost <= l.Quota {
 		return 0
 	}
@@ -54,30 +72,26 @@ func (b *tokenBucket) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64
 }
 
 func (b *tokenBucket) resetAfter(e *quota.Entry, l *quota.Limit, now int64) int64 {
-	missing, lag := b.load(l, now)
+	loaded, lag := b.load(l, now)
+	missing := loaded.judged()
 	if missing.Sign() == 0 {
 		return 0
 	}
-	full := missing.resetAfter(l) + lag
-	left, end := b.end.keepAlive(e, now, full)
+	left, end := b.end.keepAlive(e, now, loaded.spent.resetAfter(l)+lag)
 	b.end = end
-	return min(full, left)
+	return min(missing.resetAfter(l)+lag, left)
 }
 
 func (b *tokenBucket) spend(e *quota.Entry, l *quota.Limit, now int64, _ bool) {
-	missing, lag := b.load(l, now)
-	b.missing, b.at = missing.plus(deficitOf(e.Cost, l)), now+lag
-	b.store(l, now)
+	loaded, lag := b.load(l, now)
+	b.cut += loaded.move(l, deficitOf(l.Ceiling(), l), 0, e.Cost)
+	b.store(l, loaded, now+lag, now)
 }
 
-// store cuts the debt and sets the expiry.
-func (b *tokenBucket) store(l *quota.Limit, now int64) {
-	empty := deficitOf(l.Ceiling(), l)
-	var cut int64
-	b.missing, cut = b.missing.cutDebt(empty, l)
-	b.cut += cut
-	b.debt = b.missing.minus(empty)
-	b.end = expireAfter(now, b.missing.resetAfter(l)+b.at-now)
+// store stores the deficits of the time at.
+func (b *tokenBucket) store(l *quota.Limit, d deficits, at, now int64) {
+	b.spent, b.debt, b.at, b.current = d.spent, d.judged().minus(deficitOf(l.Ceiling(), l)), at, &d
+	b.end = expireAfter(now, b.spent.resetAfter(l)+at-now)
 	if b.holds.set.Len() > 0 {
 		b.end = max(b.end, b.holds.expiry())
 	}
@@ -89,30 +103,34 @@ func (b *tokenBucket) cutDebt(*quota.Entry, *quota.Limit, int64) (cut int64) {
 }
 
 func (b *tokenBucket) settle(_ *quota.Entry, l *quota.Limit, units, at, _ int64) {
-	left := newDeficit(0, 0)
-	if b.missing.Int != nil {
-		left = b.stored(l).afterRefill(at-b.at, l)
-		at = max(at, b.at)
+	if b.past == nil {
+		past := deficits{spent: newDeficit(0, 0)}
+		if b.spent.Int != nil {
+			past = b.stored(l)
+		} else {
+			b.at = at
+		}
+		b.past = &past
 	}
-	var cut int64
-	b.missing, cut = left.plus(deficitOf(units, l)).cutDebt(deficitOf(l.Ceiling(), l), l)
-	b.debt, b.at = b.missing.minus(deficitOf(l.Ceiling(), l)), at
-	b.cut += cut
+	at = max(at, b.at)
+	b.cut += b.past.move(l, deficitOf(l.Ceiling(), l), at-b.at, units)
+	b.at = at
 }
 
 func (b *tokenBucket) endSettling(_ *quota.Entry, l *quota.Limit, now int64) {
-	missing, lag := b.load(l, now)
-	if missing.Sign() == 0 {
+	past, at := b.past, max(now, b.at)
+	past.move(l, deficitOf(l.Ceiling(), l), at-b.at, 0)
+	b.past = nil
+	if past.spent.Sign() == 0 {
 		*b = tokenBucket{cut: b.cut, holds: b.holds}
 		return
 	}
-	b.missing, b.at = missing, now+lag
-	b.store(l, now)
+	b.store(l, *past, at, now)
 }
 
 func (b *tokenBucket) keep(_ *quota.Entry, l *quota.Limit, now int64) {
-	if missing, lag := b.load(l, now); missing.Sign() > 0 {
-		b.end = max(expireAfter(now, missing.resetAfter(l)+lag), b.holds.expiry())
+	if loaded, lag := b.load(l, now); loaded.spent.Sign() > 0 {
+		b.end = max(expireAfter(now, loaded.spent.resetAfter(l)+lag), b.holds.expiry())
 	}
 }
 

@@ -397,3 +397,45 @@ func TestSlicesOfOneKeyInTwoPolicies(t *testing.T) {
 		g.Expect([]int64{used, held}).To(Equal([]int64{int64(admitted), 0}))
 	}
 }
+
+// While a replica has a slice, an exception raises the burst of the key. What is admitted under the exception counts also after
+// the slice has been returned by the plan without it.
+func TestSlicesForgetNothingThatAnExceptionAdmits(t *testing.T) {
+	for _, algorithm := range []quota.Algorithm{quota.TokenBucket, quota.GCRA, quota.FixedWindow} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			stores(t, func(t *testing.T, open func() Store) {
+				t.Helper()
+				g := NewWithT(t)
+				const most = 10_000
+				raised := quota.Limit{Name: "l", Algorithm: algorithm, Quota: 1000, Threshold: 1000, Window: 24 * time.Hour}
+				base := newPolicy("raised", 30*time.Second, raised)
+				raised.Quota = most // the rate stays, so the state is shared
+				excepted := base.NewExcepted([]quota.Limit{raised})
+				replicas := []*Cache{New(Options{Store: open()}), New(Options{Store: open()})}
+				for _, c := range replicas {
+					start(t, c)
+				}
+				admitted := int64(0)
+				spend := func(c *Cache, p *quota.Policy, cost int64) (fromSlice bool) {
+					reply, err := c.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: p, Key: "a", Cost: cost}}})
+					g.Expect(err).NotTo(HaveOccurred())
+					if reply.Entries[0].Verdict == quota.Admitted {
+						admitted += cost
+					}
+					return reply.FromSlice
+				}
+				g.Eventually(func() bool { return spend(replicas[1], base, 1) }).Should(BeTrue())
+				for range 90 {
+					spend(replicas[0], excepted, 100)
+				}
+				g.Expect(admitted).To(BeNumerically(">", 8000), "under the exception")
+				spend(replicas[1], excepted, 1) // returns the slice first
+				for range 200 {
+					spend(replicas[1], excepted, 100)
+				}
+				refill := int64(60) // of a minute, for a busy machine
+				g.Expect(admitted).To(BeNumerically("<=", most+refill))
+			})
+		})
+	}
+}

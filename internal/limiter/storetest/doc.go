@@ -13,6 +13,7 @@
 //	edge.go              the largest numbers, and a clock that is set back
 //	calendar.go          periods of a calendar
 //	buckets.go           SlidingWindow, and buckets that an edit makes smaller
+//	two_plans.go         two plans of one policy in turn
 //	suppressed.go        Suppressed
 //	overflow.go          keys that are not known
 //	holds.go             holds

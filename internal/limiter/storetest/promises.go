@@ -29,6 +29,7 @@ var promises = []struct {
 	{name: "FixedWindow saturates", test: fixedWindowSaturates},
 	{name: "SlidingWindow denies too early by less than a bucket", test: bucketsDenyTooEarlyByLessThanOne},
 	{name: "smaller buckets begin empty", test: smallerBucketsBeginEmpty},
+	{name: "two plans at once admit what the larger one admits", test: twoPlansAtOnce},
 	{name: "Suppressed admits about its threshold", test: suppressedAdmitsAboutTheThreshold},
 	{name: "Suppressed blocks at its hard limit only", test: suppressedBlocksAtTheHardLimitOnly},
 	{name: "unknown keys share the overflow key", test: unknownKeysShareTheOverflowKey},

@@ -1,0 +1,193 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/testenv/seeds"
+)
+
+// twoPlansAtOnce checks one key by two plans of one policy in turn, as replicas do during a rollout, an edit or an exception.
+// The judge is no model of the stores: it sees only which units were admitted, and when.
+func twoPlansAtOnce(t *testing.T, subject *Subject) {
+	t.Helper()
+	all := seeds.InMemory(60)
+	if subject.IsRemote {
+		all = seeds.OnServer(8)
+	}
+	for _, algorithm := range []quota.Algorithm{quota.FixedWindow, quota.SlidingLog, quota.SlidingWindow, quota.TokenBucket, quota.GCRA} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			lowered := 0 // seeds in which a smaller plan met what a larger one had admitted
+			for seed := range all {
+				p := newPlanPair(rand.New(rand.NewPCG(seed, 5)), algorithm)
+				t.Run(fmt.Sprintf("seed %d %s", seed, p), func(t *testing.T) {
+					subject.Clear(t)
+					p.run(t, subject)
+					p.judge(NewWithT(t))
+				})
+				if p.hasMetMore {
+					lowered++
+				}
+			}
+			NewWithT(t).Expect(lowered).To(BeNumerically(">", 0))
+		})
+	}
+}
+
+// planPair is two plans of one policy with one limit, and what they have admitted.
+type planPair struct {
+	*rand.Rand
+
+	limits     [2]quota.Limit
+	plans      [2]*quota.Policy
+	reserves   bool
+	open       []reservation
+	hits       []Hit
+	since      int64 // hits before it are not judged
+	hasMetMore bool  // a plan has reported more used units than its quota
+}
+
+type reservation struct {
+	id    string
+	units int64
+}
+
+const planWindow = time.Second
+
+// newPlanPair returns plans that differ in the burst or quota, and perhaps in the rate; of a SlidingLog perhaps in the window.
+func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
+	p := &planPair{Rand: r, reserves: r.IntN(2) == 0}
+	l := quota.Limit{Name: "l", Algorithm: algorithm, Quota: 5 + r.Int64N(20), Window: planWindow}
+	l.Threshold = l.Quota
+	if algorithm == quota.SlidingWindow {
+		l.Bucket = planWindow / 60
+	}
+	other := l
+	other.Quota = 1 + r.Int64N(100)
+	other.Threshold = other.Quota
+	if algorithm.Refills() {
+		other.Threshold = l.Threshold
+		if r.IntN(2) == 0 {
+			other.Threshold = 1 + r.Int64N(40)
+		}
+	}
+	if algorithm == quota.SlidingLog && r.IntN(2) == 0 {
+		other.Window = planWindow / 2
+	}
+	if algorithm == quota.GCRA && other.Threshold != l.Threshold {
+		p.reserves = false // a commit may leave a debt, which another rate works off from now on
+	}
+	p.limits = [2]quota.Limit{l, other}
+	settings := quota.Settings{ID: "test/plans"}
+	if p.reserves {
+		settings.MaxOpen = 8
+	}
+	for i := range p.plans {
+		p.plans[i] = quota.NewVariants(settings, p.limits[i:i+1])[0]
+	}
+	if r.IntN(3) == 0 && !p.reserves { // an exception on one side
+		p.plans[1] = p.plans[0].NewExcepted(p.limits[1:2])
+	}
+	return p
+}
+
+func (p *planPair) String() string {
+	a, b := p.limits[0], p.limits[1]
+	return fmt.Sprintf("%d and %d, rates %d and %d, reservations %v", a.Quota, b.Quota, a.Threshold, b.Threshold, p.reserves)
+}
+
+// run makes calls by both plans in phases, in which one plan is often asked alone, and then by the one with the longer window.
+func (p *planPair) run(t *testing.T, subject *Subject) {
+	t.Helper()
+	for range 12 {
+		alone, pace := p.IntN(3), []int64{0, 2_000, 60_000}[p.IntN(3)]
+		for range 1 + p.IntN(60) {
+			i := p.IntN(2)
+			if alone < 2 {
+				i = alone
+			}
+			p.call(t, subject, i)
+			subject.Clock.Set(subject.Clock.Now().Add(time.Duration(p.Int64N(1+pace)) * time.Microsecond))
+		}
+	}
+	if p.limits[0].Window != p.limits[1].Window {
+		for len(p.open) > 0 {
+			p.commit(t, subject, quota.Entry{Policy: p.plans[0], Key: "a"})
+		}
+		p.since = subject.Clock.Now().UnixMicro() + planWindow.Microseconds()
+		for range 200 {
+			p.call(t, subject, 0)
+			subject.Clock.Set(subject.Clock.Now().Add(time.Duration(p.Int64N(30_000)) * time.Microsecond))
+		}
+	}
+}
+
+// call checks, reserves, commits or peeks by one plan.
+func (p *planPair) call(t *testing.T, subject *Subject, i int) {
+	t.Helper()
+	e := quota.Entry{Policy: p.plans[i], Key: "a", Cost: 1 + p.Int64N(4)}
+	switch choice := p.IntN(8); {
+	case choice == 0:
+		e.Peek = true
+	case choice < 3 && p.reserves && len(p.open) < 8:
+		e.Action, e.ID, e.TTL = quota.Reserve, strconv.Itoa(p.Int()), time.Minute
+	case choice < 6 && len(p.open) > 0:
+		p.commit(t, subject, e)
+		return
+	}
+	reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0]
+	p.hasMetMore = p.hasMetMore || reply.Limits[0].Used > 0 && reply.Limits[0].Used >= p.limits[i].Quota && p.limits[i].Quota < p.limits[1-i].Quota
+	switch {
+	case reply.Verdict != quota.Admitted || e.Peek:
+	case e.Action == quota.Reserve:
+		p.open = append(p.open, reservation{e.ID, e.Cost})
+	default:
+		p.hits = append(p.hits, Hit{At: subject.Clock.Now().UnixMicro(), Cost: e.Cost})
+	}
+}
+
+// commit spends at most the estimate of an open reservation.
+func (p *planPair) commit(t *testing.T, subject *Subject, e quota.Entry) {
+	t.Helper()
+	of := p.open[0]
+	p.open = p.open[1:]
+	e.Action, e.ID, e.Cost = quota.Commit, of.id, p.Int64N(of.units+1)
+	if subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0].Hold == quota.HoldFound {
+		p.hits = append(p.hits, Hit{At: subject.Clock.Now().UnixMicro(), Cost: e.Cost})
+	}
+}
+
+// judge expects that no more was admitted than the larger of both plans admits at each point in time.
+func (p *planPair) judge(g *WithT) {
+	a, b := p.limits[0], p.limits[1]
+	most, rate := max(a.Quota, b.Quota), max(a.Threshold, b.Threshold)
+	judged := p.hits
+	for len(judged) > 0 && judged[0].At < p.since {
+		judged = judged[1:]
+	}
+	switch a.Algorithm {
+	case quota.FixedWindow:
+		g.Expect(UnitsOfWindows(judged, planWindow)).To(HaveEach(BeNumerically("<=", most)))
+	case quota.TokenBucket:
+		ExpectRefill(g, judged, most, rate, planWindow)
+	case quota.GCRA:
+		if a.Threshold != b.Threshold {
+			most = a.Quota + b.Quota
+		}
+		ExpectRefill(g, judged, most, rate, planWindow)
+	default:
+		if a.Window != b.Window {
+			most = a.Quota
+		}
+		ExpectEveryInterval(g, judged, most, planWindow)
+	}
+}
