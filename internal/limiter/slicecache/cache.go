@@ -65,12 +65,15 @@ type Cache struct {
 	exchanges *rate.Limiter
 	metrics   *metrics
 	inFlight  inFlight
-	isClosed  atomic.Bool
+	commits   commits
+	// closeTimeout is the constant, except in tests.
+	closeTimeout time.Duration
+	isClosed     atomic.Bool
 }
 
 // New returns a cache without slices in front of the store.
 func New(o Options) *Cache {
-	c := &Cache{store: o.Store, now: o.Now, demand: demand{seed: maphash.MakeSeed()}}
+	c := &Cache{store: o.Store, now: o.Now, demand: demand{seed: maphash.MakeSeed()}, closeTimeout: closeTimeout}
 	c.evaluate = func(call *quota.Call) (*quota.Reply, error) {
 		return o.Store.Evaluate(context.Background(), call) //nolint:forbidigo // see above
 	}
@@ -102,7 +105,7 @@ func (c *Cache) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, e
 		}
 	}
 	if !all || !c.isTaking(call) { // else all keys may have slices in a moment
-		c.returnSlices(call)
+		c.returnSlices(ctx, call)
 	}
 	reply, err := c.store.Evaluate(ctx, call)
 	if err == nil && !reply.Unanswered {
@@ -193,7 +196,7 @@ func (c *Cache) isTaking(call *quota.Call) bool {
 }
 
 // returnSlices commits the slices of the keys of a call that slices do not decide.
-func (c *Cache) returnSlices(call *quota.Call) {
+func (c *Cache) returnSlices(ctx context.Context, call *quota.Call) {
 	for i := range call.Entries {
 		e := &call.Entries[i]
 		if !e.Policy.TakesSlices() || e.Peek {
@@ -205,7 +208,7 @@ func (c *Cache) returnSlices(call *quota.Call) {
 		}
 		if s := k.current.Load(); s != nil && s.left.Load() > 0 {
 			k.pause(s.policy, c.now())
-			c.end(k, s)
+			c.end(k, s, func(commit *quota.Call) (*quota.Reply, error) { return c.store.Evaluate(ctx, commit) })
 		}
 	}
 }

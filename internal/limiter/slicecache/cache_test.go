@@ -288,7 +288,7 @@ func TestLostReplies(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.replicas[0].end(k, s)
+		w.replicas[0].end(k, s, w.replicas[0].evaluate)
 	}()
 	g.Eventually(func() int64 { used, _ := w.state(t, p, "a"); return used }).Should(Equal(spent))
 	<-done

@@ -23,6 +23,6 @@
 // longer, never for shorter.
 //
 // Reading order: cache.go (Cache), slice.go (one slice, and the slices of a key), keys.go (the keys that have slices), exchange.go
-// (take, switch, commit), demand.go (which keys take slices, and of what size), ending.go (slices that end before they are
+// (take, switch, commit), commits.go (commits in the background), demand.go (which keys take slices, and of what size), ending.go (slices that end before they are
 // spent), clock.go, clock_linux.go and clock_other.go (the time since the machine started), metrics.go (Prometheus metrics).
 package slicecache

@@ -39,7 +39,7 @@ func (c *Cache) close() {
 	c.DropAll()
 	select {
 	case <-c.inFlight.idle():
-	case <-time.After(closeTimeout):
+	case <-time.After(c.closeTimeout):
 	}
 }
 
@@ -53,13 +53,17 @@ type inFlight struct {
 
 // Go runs an exchange.
 func (f *inFlight) Go(exchange func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.number++
+	f.begin()
 	go func() {
 		defer f.end()
 		exchange()
 	}()
+}
+
+func (f *inFlight) begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.number++
 }
 
 func (f *inFlight) end() {
@@ -93,20 +97,33 @@ func (c *Cache) sweep() {
 	c.keys.forEach(func(k *hotKey) (keep bool) {
 		s := k.current.Load()
 		switch {
-		case s == nil:
-			return int64(now) < k.pausedUntil.Load() || !k.isTaking.CompareAndSwap(false, true)
-		case now >= s.ends:
+		case s != nil && now >= s.ends:
 			c.endLater(k, s)
+		case s == nil && int64(now) >= k.pausedUntil.Load():
+			return !k.isIdle()
 		}
 		return true
 	})
+}
+
+// isIdle reports whether the key has no slice, and takes none any more. An exchange may just have ended: then the key has a
+// slice.
+func (k *hotKey) isIdle() bool {
+	if !k.isTaking.CompareAndSwap(false, true) {
+		return false
+	}
+	if k.current.Load() == nil {
+		return true
+	}
+	k.isTaking.Store(false)
+	return false
 }
 
 // endLater ends the slice at once, and commits it in the background.
 func (c *Cache) endLater(k *hotKey, s *slice) {
 	k.current.CompareAndSwap(s, nil)
 	if spent, first := s.seal(); first {
-		c.inFlight.Go(func() { c.commit(s, spent) })
+		c.commit(s, spent)
 	}
 }
 

@@ -48,7 +48,7 @@ func (c *Cache) exchange(k *hotKey, p *quota.Policy, units int64) {
 	switch {
 	case r == nil:
 		c.metrics.exchanged(outcomeFailed)
-		c.commit(next, 0) // the store may have decided the call
+		<-c.commit(next, 0) // the store may have decided the call
 		return
 	case r.Hold == quota.HoldsFull:
 		c.metrics.exchanged(outcomeNone)
@@ -58,16 +58,16 @@ func (c *Cache) exchange(k *hotKey, p *quota.Policy, units int64) {
 	c.metrics.exchanged(outcomeTaken)
 	next.units, next.limits, next.received = r.Estimate, slices.Clone(r.Limits), c.now()
 	if next.received >= next.ends || k.drops.Load() != drops || c.isClosed.Load() {
-		c.commit(next, 0)
+		<-c.commit(next, 0)
 		return
 	}
 	next.left.Store(next.units)
 	old := k.current.Swap(next)
 	if k.drops.Load() != drops || c.isClosed.Load() {
-		c.end(k, next)
+		c.end(k, next, c.evaluate)
 	}
 	if old != nil {
-		c.end(k, old)
+		c.end(k, old, c.evaluate)
 	}
 }
 
@@ -79,26 +79,19 @@ func (c *Cache) take(s *slice) *quota.EntryReply {
 	})
 }
 
-// end ends the slice, unless it has ended, and commits it. If the store does not answer at first, it is committed again in the
-// background.
-func (c *Cache) end(k *hotKey, s *slice) {
+// end ends the slice, unless it has ended, and commits it by the function. If the store does not answer, it is committed
+// again in the background.
+func (c *Cache) end(k *hotKey, s *slice, evaluate func(*quota.Call) (*quota.Reply, error)) {
 	k.current.CompareAndSwap(s, nil)
 	spent, first := s.seal()
 	if !first {
 		return
 	}
-	if r, err := c.evaluate(s.callToCommit(spent)); err == nil {
+	if r, err := evaluate(s.callToCommit(spent)); err == nil {
 		c.metrics.committed(s, spent, &r.Entries[0])
 		return
 	}
-	c.inFlight.Go(func() { c.commit(s, spent) })
-}
-
-// commit commits a sealed slice, until its hold has ended.
-func (c *Cache) commit(s *slice, spent int64) {
-	if r := c.repeat(s.gone, s.entryToCommit(spent)); r != nil {
-		c.metrics.committed(s, spent, r)
-	}
+	c.commit(s, spent)
 }
 
 func (s *slice) entryToCommit(spent int64) quota.Entry {

@@ -35,6 +35,7 @@ func newPolicy(name string, age time.Duration, limits ...quota.Limit) *quota.Pol
 // start runs the cache until the test ends or stop is called, which waits until all slices are committed.
 func start(tb testing.TB, c *Cache) (stop func()) {
 	tb.Helper()
+	c.closeTimeout = time.Minute // a busy machine may take long
 	ctx, cancel := context.WithCancel(tb.Context())
 	var wait sync.WaitGroup
 	wait.Go(func() { _ = c.Start(ctx) })
