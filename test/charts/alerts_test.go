@@ -63,6 +63,11 @@ var alertCases = map[string]alertCase{
 		labels: `{namespace="shop",policy="login",mode="Open",cause="timeout"}`,
 		quiet:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="chain"}`: "0+1x60"},
 	},
+	"WeirSlotMoves": {
+		fires:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="moved"}`: "0+1x60"},
+		labels: `{namespace="shop",policy="login",mode="Open"}`,
+		quiet:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="timeout"}`: "0+1x60"},
+	},
 	"WeirRedisDown": {
 		fires: series{"weir_redis_up" + pod: "1 0x60"}, labels: pod, quiet: series{"weir_redis_up" + pod: "1x28 0x1 1x60"},
 	},
