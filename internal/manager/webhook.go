@@ -106,7 +106,9 @@ func addWebhook(
 }
 
 // webhookBounds leave the bounds of bodies to the intake.
-var webhookBounds = connlimit.Bounds{Bytes: 128 << 20, BytesEach: 128 << 20, Open: 1024, Unserved: 1024}
+var webhookBounds = connlimit.Bounds{
+	Unserved: connlimit.ClassBounds{Connections: 1024, Bytes: 128 << 20}, BytesEach: 128 << 20,
+}
 
 // expiry returns when the certificate expires; the zero time without one.
 func expiry(certs certificates) time.Time {

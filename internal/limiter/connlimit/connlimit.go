@@ -1,21 +1,23 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connlimit bounds what clients can hold in connections and in requests that have not
-// arrived completely. All ports of a process share one Set.
+// Package connlimit bounds what clients can hold in connections and in requests whose responses have not
+// been sent. All ports of a process share one Set.
 //
-// Reading order: connlimit.go (connections), ranking.go (which one is closed), hold.go (the memory of their
-// requests).
+// A connection without a finished request and one with finished requests never close each other: both classes
+// have bounds of their own. Beyond a bound the client address with the most loses a connection, so an address
+// that holds less than an equal part of the bound loses nothing. Each event takes logarithmic time.
+//
+// Reading order: connlimit.go (the connections), hold.go (what they hold), requests.go (since when the oldest
+// request waits), account.go (which connection is closed).
 package connlimit
 
 import (
 	"cmp"
-	"container/list"
 	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,23 +36,25 @@ const (
 	ReasonConnections Reason = "connections"
 )
 
-// Bounds bound what clients can hold. A request is unfinished until it arrived completely.
+// Bounds bound what the clients of a process can hold on all ports together.
 type Bounds struct {
-	// Bytes bounds the memory of unfinished requests in all. Beyond it the connection with the
-	// most is closed.
-	Bytes int64
-	// BytesEach bounds the memory of the unfinished requests of one connection.
+	// Unserved bounds the connections without a finished request, Served all others.
+	Unserved, Served ClassBounds
+	// BytesEach bounds the memory of the requests of one connection.
 	BytesEach int64
-	// Open bounds the connections of one port, Unserved those without a finished request. Beyond
-	// it the client address with the most connections loses one.
-	Open, Unserved int
-	// UnservedBytes is the memory of each connection without a finished request, as part of Bytes and
-	// BytesEach.
+	// UnservedBytes is the memory of each connection without a finished request, beside its requests.
 	UnservedBytes int64
 }
 
-// DefaultBounds hold in all ports of a process together, Open and Unserved in each.
-var DefaultBounds = Bounds{Bytes: 44 << 20, BytesEach: 40 << 20, Open: 4096, Unserved: 512, UnservedBytes: 40 << 10}
+// ClassBounds bound the connections of one class and the bytes of memory that their requests hold.
+type ClassBounds struct{ Connections, Bytes int64 }
+
+// DefaultBounds hold on all ports of a process together.
+var DefaultBounds = Bounds{
+	Unserved:  ClassBounds{Connections: 400, Bytes: 16 << 20},
+	Served:    ClassBounds{Connections: 4096, Bytes: 44 << 20},
+	BytesEach: 40 << 20, UnservedBytes: 40 << 10,
+}
 
 // Options configure a Set. All are optional.
 type Options struct {
@@ -61,38 +65,39 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Set bounds what the clients of a process can hold in connections and unfinished
-// requests. The ports of a process share it.
+// Set bounds what the clients of a process can hold. The ports of a process share it.
 type Set struct {
 	bounds Bounds
-	bytes  atomic.Int64
 	closed *prometheus.CounterVec
 	logger *slog.Logger
 	logs   *rate.Limiter
-	mu     sync.Mutex
-	room   *sync.Cond // of mu: bytes were released by Remove
-	open   map[*Conn]struct{}
-	ports  map[string]*port
+
+	mu               sync.Mutex
+	unserved, served class
+	freed            *sync.Cond // of mu: the memory of a closed connection is free
+	// event numbers what happens, so that the set needs no clock to find what is oldest.
+	event uint64
+	// steps counts comparisons of connections, for tests.
+	steps int
 }
 
 // New returns a Set and registers the metric.
 func New(o Options) *Set {
-	c := &Set{
+	s := &Set{
 		bounds: *cmp.Or(o.Bounds, &DefaultBounds),
 		logger: cmp.Or(o.Logger, slog.Default()),
 		logs:   rate.NewLimiter(rate.Every(time.Second), 1),
-		open:   map[*Conn]struct{}{},
-		ports:  map[string]*port{},
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_closed_connections_total",
 			Help: "Connections of clients that were closed because they held too much, by port and reason.",
 		}, []string{"port", "reason"}),
 	}
-	c.room = sync.NewCond(&c.mu)
+	s.unserved, s.served = newClass(s.bounds.Unserved), newClass(s.bounds.Served)
+	s.freed = sync.NewCond(&s.mu)
 	if o.Registerer != nil {
-		o.Registerer.MustRegister(c.closed)
+		o.Registerer.MustRegister(s.closed)
 	}
-	return c
+	return s
 }
 
 // Conn is an open connection of a client. Its methods may be called at the same time.
@@ -101,89 +106,55 @@ type Conn struct {
 	port   string
 	conn   net.Conn
 	source netip.Addr
-	served atomic.Bool
-	// ofOpen and ofUnserved are the places in the port's rankings; nil if it is not there.
-	ofOpen, ofUnserved *list.Element
-	bytes              atomic.Int64
-	// closed is that Close or Remove was called, removed that Remove was.
-	closed, removed atomic.Bool
+
+	// The fields below belong to the lock of all.
+
+	class *class
+	// connection and memory are what it holds in the accounts of its class.
+	connection, memory holding
+	bytes              int64 // of its requests
+	requests           requests
+	closed             bool
 }
 
-// Add adds a connection of the port, which is part of the metric. If too many are open, it closes
-// one. The caller calls Remove when conn is closed.
-func (c *Set) Add(port string, conn net.Conn) *Conn {
-	added := &Conn{all: c, port: port, conn: conn}
+// Add adds a connection of the port, which is part of the metric. It closes another one if too many are open.
+// The caller calls Remove when conn is closed.
+func (s *Set) Add(port string, conn net.Conn) *Conn {
+	added := &Conn{all: s, port: port, conn: conn}
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		added.source = tcp.AddrPort().Addr().Unmap()
 	}
-	surplus := c.add(added)
-	added.Hold(c.bounds.UnservedBytes)
-	if surplus != nil {
-		surplus.Close(ReasonConnections)
-	}
+	s.mu.Lock()
+	s.event++
+	s.unserved.enter(added, s.event)
+	added.update()
+	var taken closings
+	s.unserved.takeSurplus(&taken)
+	s.mu.Unlock()
+	taken.close()
 	return added
-}
-
-// add adds a connection, and returns the one to close instead, if any.
-func (c *Set) add(added *Conn) (surplus *Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open[added] = struct{}{}
-	p := c.ports[added.port]
-	if p == nil {
-		p = &port{}
-		c.ports[added.port] = p
-	}
-	added.ofOpen, added.ofUnserved = p.open.add(added), p.unserved.add(added)
-	if surplus = p.surplus(&c.bounds); surplus != nil {
-		surplus.leave()
-	}
-	return surplus
-}
-
-// leave takes the connection, which is to be closed, out of the Set. The caller holds the lock.
-func (c *Conn) leave() {
-	delete(c.all.open, c)
-	p := c.all.ports[c.port]
-	if c.ofUnserved != nil {
-		p.unserved.remove(c, c.ofUnserved)
-	}
-	if c.ofOpen != nil {
-		p.open.remove(c, c.ofOpen)
-	}
-	c.ofOpen, c.ofUnserved = nil, nil
-}
-
-// Served records that a request of the connection has finished.
-func (c *Conn) Served() {
-	if c.served.Load() || c.served.Swap(true) {
-		return
-	}
-	c.Hold(-c.all.bounds.UnservedBytes)
-	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
-	if c.ofUnserved != nil {
-		c.all.ports[c.port].unserved.remove(c, c.ofUnserved)
-		c.ofUnserved = nil
-	}
 }
 
 // Close closes the connection for the reason, unless it was closed. The server then calls Remove.
 func (c *Conn) Close(reason Reason) {
 	c.all.mu.Lock()
-	was := c.closed.Swap(true)
-	c.leave()
-	c.all.room.Broadcast() // this connection may wait for room
+	var taken closings
+	taken.take(c, reason)
 	c.all.mu.Unlock()
-	if was {
-		return
+	taken.close()
+}
+
+// leave takes a connection that is to be closed out of its class, and reports whether it was in it. Its memory
+// counts until Remove. The caller holds the lock.
+func (c *Conn) leave() bool {
+	if c.closed {
+		return false
 	}
-	c.all.closed.WithLabelValues(c.port, string(reason)).Inc() // before the client can see it
-	_ = c.conn.Close()
-	if c.all.logs.Allow() {
-		c.all.logger.Warn("Closed a connection that held too much", "port", c.port, "reason", reason,
-			"peer", c.conn.RemoteAddr().String(), "unfinishedBytes", c.bytes.Load())
-	}
+	c.closed = true
+	c.class.leave(c)
+	c.class.leaving += c.memory.amount
+	c.all.freed.Broadcast() // this connection may wait for memory
+	return true
 }
 
 // Remove forgets the connection, which is closed and whose memory is free.
@@ -191,8 +162,35 @@ func (c *Conn) Remove() {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	c.leave()
-	c.closed.Store(true)
-	c.removed.Store(true)
-	c.release()
-	c.all.room.Broadcast()
+	c.class.leaving -= c.memory.amount
+	c.memory.amount = 0
+	c.all.freed.Broadcast()
+}
+
+// closings are connections that left their class and are to be closed.
+type closings []closing
+
+type closing struct {
+	*Conn
+	reason Reason
+	bytes  int64 // that it held
+}
+
+// take takes a connection out of its class, unless it was closed. The caller holds the lock.
+func (cs *closings) take(c *Conn, reason Reason) {
+	if c.leave() {
+		*cs = append(*cs, closing{Conn: c, reason: reason, bytes: c.memory.amount})
+	}
+}
+
+// close closes the connections. The caller does not hold the lock.
+func (cs closings) close() {
+	for _, c := range cs {
+		c.all.closed.WithLabelValues(c.port, string(c.reason)).Inc() // before the client can see it
+		_ = c.conn.Close()
+		if c.all.logs.Allow() {
+			c.all.logger.Warn("Closed a connection that held too much", "port", c.port, "reason", c.reason,
+				"peer", c.conn.RemoteAddr().String(), "unfinishedBytes", c.bytes)
+		}
+	}
 }

@@ -6,64 +6,82 @@ package connlimit
 // littleBytes is what a connection may hold without waiting for the memory of closed ones.
 const littleBytes = 256 << 10
 
-// Hold adds bytes of memory that an unfinished request takes; a negative number releases them. It
-// may close this connection or another one, and then waits until the memory is free if this
-// connection has more than a little.
+// Begin adds a request of the connection, which holds bytes of memory until its response has been sent. Later requests of a
+// connection have higher numbers, unless they never overlap. Begin may close connections as Hold does.
+func (c *Conn) Begin(request uint32, bytes int64) {
+	c.change(bytes, func() { c.requests.begin(request, c.all.event) })
+}
+
+// Finish ends a request whose response has been sent, and releases its bytes.
+func (c *Conn) Finish(request uint32, bytes int64) {
+	c.change(-bytes, func() {
+		c.requests.end(request, c.all.event)
+		if c.class != &c.all.served {
+			c.class.leave(c)
+			c.all.served.enter(c, c.all.event)
+		}
+		c.class.connections.set(&c.connection, 1, c.all.event)
+	})
+}
+
+// Abandon ends a request without a response, and releases its bytes.
+func (c *Conn) Abandon(request uint32, bytes int64) {
+	c.change(-bytes, func() { c.requests.end(request, c.all.event) })
+}
+
+// Hold adds bytes of memory that requests of the connection take; a negative number releases them. It may
+// close this connection or other ones, and then waits until their memory is free if this connection has more
+// than a little.
 func (c *Conn) Hold(bytes int64) {
-	if bytes == 0 || c.closed.Load() {
+	if bytes != 0 {
+		c.change(bytes, func() {})
+	}
+}
+
+// change adds bytes and makes a further change under the lock, unless the connection was closed.
+func (c *Conn) change(bytes int64, further func()) {
+	c.all.mu.Lock()
+	if c.closed {
+		c.all.mu.Unlock()
 		return
 	}
-	own, all := c.bytes.Add(bytes), c.all.bytes.Add(bytes)
-	switch {
-	case c.removed.Load():
-		c.release()
-	case bytes < 0:
-	case own > c.all.bounds.BytesEach:
-		c.Close(ReasonMemory)
-	case all > c.all.bounds.Bytes:
-		c.all.closeLargest()
-		if own > littleBytes {
-			c.awaitRoom()
-		}
+	c.all.event++
+	if c.bytes <= 0 && c.requests.older.open == 0 {
+		c.requests.older.since = c.all.event // bytes without a request
+	}
+	c.bytes += bytes
+	further()
+	c.update()
+	var taken closings
+	if c.bytes > c.all.bounds.BytesEach {
+		taken.take(c, ReasonMemory)
+	}
+	c.class.takeSurplus(&taken)
+	waits := bytes > 0 && c.bytes > littleBytes
+	c.all.mu.Unlock()
+	taken.close()
+	if waits {
+		c.awaitMemory()
 	}
 }
 
-// closeLargest closes connections with the most unfinished bytes until the others are within the
-// bound.
-func (c *Set) closeLargest() {
-	for {
-		largest, total := c.largest()
-		if largest == nil || total <= c.bounds.Bytes {
-			return
-		}
-		largest.Close(ReasonMemory)
-	}
-}
-
-// largest returns the connection with the most unfinished bytes, nil if none has any, and the bytes
-// of all that were not closed.
-func (c *Set) largest() (largest *Conn, total int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	most := int64(0)
-	for connection := range c.open {
-		n := connection.bytes.Load()
-		total += n
-		if n > most {
-			largest, most = connection, n
-		}
-	}
-	return largest, total
-}
-
-// awaitRoom waits until closed connections have released enough.
-func (c *Conn) awaitRoom() {
+// awaitMemory waits until closed connections have released enough, or this one is closed.
+func (c *Conn) awaitMemory() {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
-	for c.all.bytes.Load() > c.all.bounds.Bytes && !c.closed.Load() {
-		c.all.room.Wait()
+	for !c.closed && c.class.bytes.total+c.class.leaving > c.class.bytes.bound {
+		c.all.freed.Wait()
 	}
 }
 
-// release releases all that the connection holds.
-func (c *Conn) release() { c.all.bytes.Add(-c.bytes.Swap(0)) }
+// update counts what the connection holds now.
+func (c *Conn) update() {
+	amount, since := max(0, c.bytes), c.requests.older.since
+	switch {
+	case c.class == &c.all.unserved:
+		amount, since = amount+c.all.bounds.UnservedBytes, c.connection.since
+	case amount == 0:
+		since = never
+	}
+	c.class.bytes.set(&c.memory, amount, since)
+}

@@ -54,7 +54,7 @@ type boundedConn struct {
 func newBoundedConn(conn net.Conn, held *connlimit.Conn, timeout time.Duration) net.Conn {
 	c := &boundedConn{
 		Conn: conn, held: held, timeout: timeout,
-		unfinished: newUnfinished(time.Now, held.Hold), //nolint:forbidigo // the default of the injected clock
+		unfinished: newUnfinished(time.Now, held), //nolint:forbidigo // the default of the injected clock
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		return withoutPinnedBuffer(c, tcp)
@@ -77,9 +77,7 @@ func (c *boundedConn) received(p []byte) {
 
 // Write implements net.Conn.
 func (c *boundedConn) Write(p []byte) (int, error) {
-	if c.unfinished.sent(p) {
-		c.held.Served()
-	}
+	c.unfinished.sent(p)
 	calls := &c.unfinished.calls
 	calls.beginWrite()
 	n, err := c.Conn.Write(p)

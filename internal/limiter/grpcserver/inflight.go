@@ -20,27 +20,27 @@ const (
 type inFlight struct {
 	// open has a bit for each of the newest calls that is set until it ends. Calls that are in flight
 	// while rememberedCalls others begin hold their memory until the connection ends.
-	open [rememberedCalls / 64]atomic.Uint64
+	open   [rememberedCalls / 64]atomic.Uint64
+	newest atomic.Uint32 // stream of the newest call
 	// writing is true while the connection waits in a write. queued are the bytes that arrived meanwhile.
 	writing atomic.Bool
 	queued  atomic.Int64
 }
 
-// begin adds a call. It returns the memory to hold.
-func (c *inFlight) begin(stream uint32) int64 {
+// begin adds a call, which holds callBytes.
+func (c *inFlight) begin(stream uint32) {
 	word, bit := c.bitOf(stream)
 	word.Or(bit)
-	return callBytes
+	c.newest.Store(stream)
 }
 
-// end removes a call that has been answered or reset. It returns the memory to release, which is 0 if it
-// had ended before.
-func (c *inFlight) end(stream uint32) int64 {
-	word, bit := c.bitOf(stream)
-	if word.And(^bit)&bit == 0 {
-		return 0
+// end removes a call that has been answered or reset. It reports whether the call was open and is remembered.
+func (c *inFlight) end(stream uint32) bool {
+	if newest := c.newest.Load(); stream > newest || newest-stream >= 2*rememberedCalls {
+		return false // the bit is another call's
 	}
-	return callBytes
+	word, bit := c.bitOf(stream)
+	return word.And(^bit)&bit != 0
 }
 
 // bitOf returns where the bit of a call is. Streams of clients have odd numbers.

@@ -25,9 +25,8 @@ const (
 //
 // A request that begins and ends in one read, as most do, costs no lock and no entry of the map.
 type unfinished struct {
-	now func() time.Time
-	// hold adds bytes of memory; negative ones are released.
-	hold func(bytes int64)
+	now  func() time.Time
+	held holder
 
 	// Only received uses these.
 	preface    int // bytes that arrived
@@ -60,8 +59,16 @@ type request struct {
 	complete bool // its first message arrived
 }
 
-func newUnfinished(now func() time.Time, hold func(int64)) *unfinished {
-	return &unfinished{now: now, hold: hold, requests: map[uint32]*request{}}
+// holder counts the memory of a connection, as connlimit.Conn does.
+type holder interface {
+	Begin(request uint32, bytes int64)
+	Finish(request uint32, bytes int64)
+	Abandon(request uint32, bytes int64)
+	Hold(bytes int64)
+}
+
+func newUnfinished(now func() time.Time, held holder) *unfinished {
+	return &unfinished{now: now, held: held, requests: map[uint32]*request{}}
 }
 
 // received follows bytes from the client, before gRPC reads them. It reports whether a request is
@@ -80,7 +87,7 @@ func (u *unfinished) received(p []byte) (waits bool) {
 	if isInside != wasInside || (isInside && begun) {
 		u.setInside(isInside)
 	}
-	u.hold(added + u.calls.received(u.frames))
+	u.held.Hold(added + u.calls.received(u.frames))
 	return isInside || u.count.Load() > 0
 }
 
@@ -163,7 +170,9 @@ func (u *unfinished) beginHeaders(f frame) (added int64) {
 	if u.count.Load() > 0 && u.addTo(f.stream, int64(f.length)) > 0 { // trailers
 		return int64(f.length)
 	}
-	added = u.keep() + u.calls.begin(f.stream)
+	added = u.keep()
+	u.calls.begin(f.stream)
+	u.held.Begin(f.stream, callBytes)
 	u.newest, u.current = f.stream, request{bytes: requestBytes + int64(f.length)}
 	return added
 }
@@ -210,7 +219,10 @@ func (u *unfinished) end(f frame) int64 {
 		u.data = nil
 		ends = f.has(flagEndStream)
 	case frameReset:
-		ends, released = true, u.calls.end(f.stream)
+		ends = true
+		if u.calls.end(f.stream) {
+			u.held.Abandon(f.stream, callBytes)
+		}
 	}
 	switch {
 	case !ends:
@@ -258,24 +270,25 @@ func (u *unfinished) remove(stream uint32) int64 {
 	return r.bytes
 }
 
-// sent follows bytes to the client: the server may end a request that is unfinished. It reports
-// whether a response has ended.
-func (u *unfinished) sent(p []byte) (ended bool) {
-	var removed int64
+// sent follows bytes to the client: the server may end a request that is unfinished.
+func (u *unfinished) sent(p []byte) {
 	for len(p) > 0 {
 		var begins bool
 		_, p, begins, _ = u.out.next(p)
-		if !begins {
+		f := u.out.frame
+		answered := f.kind == frameHeaders && f.has(flagEndStream)
+		if !begins || !answered && f.kind != frameReset {
 			continue
 		}
-		f := u.out.frame
-		if answered := f.kind == frameHeaders && f.has(flagEndStream); answered || f.kind == frameReset {
-			ended = ended || answered
-			removed += u.remove(f.stream) + u.calls.end(f.stream)
+		u.held.Hold(-u.remove(f.stream))
+		switch {
+		case !u.calls.end(f.stream):
+		case answered:
+			u.held.Finish(f.stream, callBytes)
+		default:
+			u.held.Abandon(f.stream, callBytes)
 		}
 	}
-	u.hold(-removed)
-	return ended
 }
 
 // oldest returns since when the longest of the first messages, frames and headers is incomplete;

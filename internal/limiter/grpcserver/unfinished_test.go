@@ -20,6 +20,14 @@ func testFrame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(header, stream), payload...)
 }
 
+// heldBytes is a holder that only adds the bytes.
+type heldBytes int64
+
+func (h *heldBytes) Hold(bytes int64)              { *h += heldBytes(bytes) }
+func (h *heldBytes) Begin(_ uint32, bytes int64)   { h.Hold(bytes) }
+func (h *heldBytes) Finish(_ uint32, bytes int64)  { h.Hold(-bytes) }
+func (h *heldBytes) Abandon(_ uint32, bytes int64) { h.Hold(-bytes) }
+
 // feed passes the preface and the frames in parts of at most size bytes.
 func feed(u *unfinished, size func() int, frames ...[]byte) (waits bool) {
 	text := slices.Concat(append([][]byte{make([]byte, prefaceBytes)}, frames...)...)
@@ -67,7 +75,7 @@ func TestUnfinishedBytesAreExact(t *testing.T) {
 			g := NewWithT(t)
 			for range 50 {
 				held := int64(0)
-				u := newUnfinished(time.Now, func(n int64) { held += n })
+				u := newUnfinished(time.Now, (*heldBytes)(&held))
 				most := 1 + rand.IntN(200)
 				feed(u, func() int { return 1 + rand.IntN(most) }, tc.frames...)
 				g.Expect(held).To(Equal(tc.held+tc.calls*callBytes), "parts of at most %d bytes", most)
@@ -85,7 +93,7 @@ func TestServerEndsUnfinishedRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			held := int64(0)
-			u := newUnfinished(time.Now, func(n int64) { held += n })
+			u := newUnfinished(time.Now, (*heldBytes)(&held))
 			feed(u, func() int { return 1000 }, testFrame(frameHeaders, flagEndHeaders, 1, nil), testFrame(frameData, 0, 1, make([]byte, 9)))
 			u.sent(testFrame(frameHeaders, flagEndHeaders, 1, make([]byte, 20)))
 			g.Expect(held).NotTo(BeZero())
@@ -103,7 +111,7 @@ func TestServerEndsUnfinishedRequests(t *testing.T) {
 func TestCallsInFlightAreCounted(t *testing.T) {
 	g := NewWithT(t)
 	held := int64(0)
-	u := newUnfinished(time.Now, func(n int64) { held += n })
+	u := newUnfinished(time.Now, (*heldBytes)(&held))
 	calls := func(first, count uint32) (frames []byte) {
 		for i := range count {
 			frames = append(frames, testFrame(frameHeaders, flagEndHeaders|flagEndStream, first+2*i, nil)...)
@@ -129,11 +137,26 @@ func TestCallsInFlightAreCounted(t *testing.T) {
 	g.Expect(held).To(Equal(int64(8+rememberedCalls)*callBytes), "only the newest can end")
 }
 
+// A reset of a call that never began, whose place is that of an open call, releases nothing.
+func TestOnlyRememberedCallsEnd(t *testing.T) {
+	g := NewWithT(t)
+	held := int64(0)
+	u := newUnfinished(time.Now, (*heldBytes)(&held))
+	feed(u, func() int { return 1000 }, testFrame(frameHeaders, flagEndHeaders|flagEndStream, 5, nil))
+	u.received(testFrame(frameReset, 0, 5+2*rememberedCalls, make([]byte, 4)))
+	g.Expect(held).To(Equal(int64(callBytes)))
+	u.received(testFrame(frameHeaders, flagEndHeaders|flagEndStream, 5+2*rememberedCalls, nil))
+	u.received(testFrame(frameReset, 0, 5, make([]byte, 4)))
+	g.Expect(held).To(Equal(int64(2*callBytes)), "the place is that of the newer call")
+	u.received(testFrame(frameReset, 0, 5+2*rememberedCalls, make([]byte, 4)))
+	g.Expect(held).To(Equal(int64(callBytes)))
+}
+
 // What arrives while the client does not read waits in memory.
 func TestFramesAreCountedDuringAWrite(t *testing.T) {
 	g := NewWithT(t)
 	held := int64(0)
-	u := newUnfinished(time.Now, func(n int64) { held += n })
+	u := newUnfinished(time.Now, (*heldBytes)(&held))
 	feed(u, func() int { return 1000 })
 	pings := bytes.Repeat(testFrame(6, 0, 0, make([]byte, 8)), 10)
 	u.received(pings)
@@ -149,7 +172,7 @@ func TestFramesAreCountedDuringAWrite(t *testing.T) {
 func TestBusyConnectionIsNotOverdue(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Unix(0, 0)
-	u := newUnfinished(func() time.Time { return now }, func(int64) {})
+	u := newUnfinished(func() time.Time { return now }, new(heldBytes))
 	feed(u, func() int { return 1000 }, nil)
 	ping := testFrame(6, 0, 0, make([]byte, 8))
 	u.received(ping[:5])

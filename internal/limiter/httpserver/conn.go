@@ -63,21 +63,35 @@ type conn struct {
 	raw *rawConn
 	// serving is true from the call of the handler until its response was written.
 	serving atomic.Bool
-	bytes   atomic.Int64
+	// open is true from the first byte of a request until its response was written. bytes is what it holds.
+	open  atomic.Bool
+	bytes atomic.Int64
 }
+
+// onlyRequest is the number of each request of a connection with HTTP/1, which has one at a time.
+const onlyRequest = 1
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.serving.Load() {
 		bytes := int64(n) * headerFactor
-		if c.bytes.Load() == 0 {
+		if !c.open.Load() {
 			bytes += baseBytes
 		}
-		c.bytes.Add(bytes)
-		c.raw.held.Hold(bytes)
+		c.hold(bytes)
 	}
 	return n, err
+}
+
+// hold adds bytes of the request, which may begin with them.
+func (c *conn) hold(bytes int64) {
+	c.bytes.Add(bytes)
+	if c.open.Swap(true) {
+		c.raw.held.Hold(bytes)
+	} else {
+		c.raw.held.Begin(onlyRequest, bytes)
+	}
 }
 
 // Write implements net.Conn. While no handler serves a request, all that is written are the
@@ -98,29 +112,19 @@ func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 // begin holds what a request with complete headers of that length takes until its response was sent.
 func (c *conn) begin(headers int64) {
 	c.serving.Store(true)
-	held := servedBytes(headers)
-	c.raw.held.Hold(held - c.bytes.Swap(held))
+	c.hold(servedBytes(headers) - c.bytes.Load())
 }
 
 // servedBytes returns the memory that headers of that length take while the request is served. The headers
 // of usual requests count nothing.
 func servedBytes(headers int64) int64 { return max(0, headers-littleBytes) * servedFactor }
 
-// holdStream holds what a request with HTTP/2 and headers of that length takes. release sends the response
-// before it releases that, since a client may give it no window.
-func holdStream(w http.ResponseWriter, headers int64, held *connlimit.Conn) (release func()) {
-	bytes := streamBytes + servedBytes(headers)
-	held.Hold(bytes)
-	return func() {
-		_ = http.NewResponseController(w).Flush() // fails if the stream has ended
-		held.Hold(-bytes)
-	}
-}
-
 // end expects the next request.
 func (c *conn) end() {
 	c.serving.Store(false)
-	c.raw.held.Hold(-c.bytes.Swap(0))
+	if c.open.Swap(false) {
+		c.raw.held.Finish(onlyRequest, c.bytes.Swap(0))
+	}
 }
 
 // securedConn is a conn with TLS.
@@ -160,8 +164,20 @@ func connState(c net.Conn, state http.ConnState) {
 
 // connection is what serveHTTP needs of a connection.
 type connection struct {
-	http1 *conn // nil with HTTP/2
-	held  *connlimit.Conn
+	http1   *conn // nil with HTTP/2
+	held    *connlimit.Conn
+	streams atomic.Uint32 // that began, with HTTP/2
+}
+
+// holdStream holds what a request with HTTP/2 and headers of that length takes. release sends the response
+// before it releases that, since a client may give it no window.
+func (c *connection) holdStream(w http.ResponseWriter, headers int64) (release func()) {
+	stream, bytes := c.streams.Add(1), streamBytes+servedBytes(headers)
+	c.held.Begin(stream, bytes)
+	return func() {
+		_ = http.NewResponseController(w).Flush() // fails if the stream has ended
+		c.held.Finish(stream, bytes)
+	}
 }
 
 type connectionKey struct{}

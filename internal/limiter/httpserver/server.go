@@ -35,6 +35,9 @@ const (
 	idleTimeout = 2 * time.Minute
 	// maxHeaderBytes leaves room for the headers of a forwarded request.
 	maxHeaderBytes = 64 << 10
+	// maxFrameBytes bounds a frame of HTTP/2, for which net/http takes memory when its header has arrived. It is
+	// the least that the protocol permits.
+	maxFrameBytes = 16 << 10
 
 	defaultDrainTimeout = 10 * time.Second
 )
@@ -139,7 +142,10 @@ func (s *Server) server() *http.Server {
 
 // http2Bounds bounds what a connection with HTTP/2 may send before a handler reads it.
 func http2Bounds() *http.HTTP2Config {
-	return &http.HTTP2Config{MaxConcurrentStreams: 250, MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 64 << 10}
+	return &http.HTTP2Config{
+		MaxConcurrentStreams: 250, MaxReadFrameSize: maxFrameBytes,
+		MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 64 << 10,
+	}
 }
 
 // serveHTTP calls the handler. While draining it also asks the client to close the
@@ -150,9 +156,8 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.http1 != nil {
 		c.http1.begin(headers)
 	} else {
-		defer holdStream(w, headers, c.held)()
+		defer c.holdStream(w, headers)()
 	}
-	defer c.held.Served()
 	r, release := holdBody(r, headers, c.held)
 	defer release()
 	if s.draining.Load() {
