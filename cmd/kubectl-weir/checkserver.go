@@ -41,7 +41,7 @@ func (c *client) inspect(ctx context.Context, r *report) {
 	if err != nil {
 		r.add("decisions", outcomeFailed, err.Error(), "the replica decides nothing; see its log")
 	} else {
-		r.add("decisions", outcomeOK, fmt.Sprintf("weir %s, %d policies, revision %d", state.Version, len(state.Policies), state.Revision), "")
+		r.add("decisions", outcomeOK, fmt.Sprintf("weir %s, %d policies, revision %d", state.Version, max(state.Count, len(state.Policies)), state.Revision), "")
 		state.inspect(r)
 	}
 	process := &httptypes.Process{}

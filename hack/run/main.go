@@ -352,7 +352,7 @@ The policy allows three requests in any ten seconds. Repeat this until the statu
 
   curl -i -d '{"policies":["shop/burst"],"key":"alice"}' %s/v1/check
   curl -i -d '{"policies":["shop/login"],"key":["bob","192.0.2.1"]}' %[3]s/v1/check
-  curl -s %[3]s/v1/policies
+  curl -s %[4]s/v1/policies
 
 Watch the limits at http://%[4]s/console/ and log in with the token %[5]s
 

@@ -238,11 +238,11 @@ func policiesOf(p *process.Running) int {
 		return 0
 	}
 	defer func() { _ = response.Body.Close() }()
-	var list struct{ Policies []struct{} }
+	var list struct{ Count int }
 	if json.NewDecoder(response.Body).Decode(&list) != nil {
 		return 0
 	}
-	return len(list.Policies)
+	return list.Count
 }
 
 // memory returns a number of bytes of the status of the process, such as its memory VmRSS and its largest memory VmHWM.

@@ -24,8 +24,10 @@ func TestEmptyOverviewExplainsItself(t *testing.T) {
 	g.Expect(b.page).To(And(ContainSubstring("Nothing was decided yet."), ContainSubstring("http://"+s.e.HTTP.Addr()+"/v1/check"), ContainSubstring("bank/vault")))
 
 	s.e.Use(plan.NewSnapshot(8, nil))
-	b.open("/console/")
-	g.Expect(b.page).To(ContainSubstring("no policy is in force. Add a policy to a folder of <code>--policies</code>."))
+	g.Eventually(func() string { // the list of policies may be a second old
+		b.open("/console/")
+		return b.page
+	}, "30s").Should(ContainSubstring("no policy is in force. Add a policy to a folder of <code>--policies</code>."))
 }
 
 func TestFirstDecisionShowsWithinASecond(t *testing.T) {

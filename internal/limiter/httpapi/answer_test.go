@@ -19,7 +19,6 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -223,39 +222,6 @@ func TestAnswersAreIndependent(t *testing.T) {
 		g.Expect(json.Unmarshal(sendCheck(&fakeEngine{}, namedCheck).Body.Bytes(), &v)).To(Succeed())
 		g.Expect(v).To(Equal(answer.DecisionBody{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []answer.LimitState{}, Revision: 7}))
 	}
-}
-
-func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
-	g := NewWithT(t)
-	snapshot := plan.NewSnapshot(42, []*plan.Plan{
-		{Namespace: "shop", Name: "login", Mode: plan.ModeEnforce, Limits: []plan.Limit{
-			{Name: "burst", Algorithm: plan.SlidingLog, Threshold: 5, WindowMillis: 60_000},
-			{Name: "daily", Algorithm: plan.FixedWindow, Threshold: 20, WindowMillis: 86_400_000},
-		}, Candidates: []plan.LimitOverride{{Name: "daily", Threshold: 10, WindowMillis: 43_200_000}}},
-		{Namespace: "shop", Name: "api", Mode: plan.ModeShadow, Reservations: plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 7}, LateCharges: plan.LateCharges{From: 2}},
-	})
-	replicas := func(context.Context) []httptypes.Replica {
-		return []httptypes.Replica{{Name: "weir-0", Revision: 41, Skips: 1}}
-	}
-	unready := func() *plan.Unready {
-		return &plan.Unready{Count: 2, Policies: []plan.UnreadyPolicy{{ID: "shop/large", Reason: "OverBudget"}}}
-	}
-	w := send(New(Options{Engine: &fakeEngine{snapshot: snapshot}, Replicas: replicas, Unready: unready}), http.MethodGet, pathPolicies, "")
-	g.Expect(w.Code).To(Equal(http.StatusOK))
-	g.Expect(w.Body.String()).To(MatchJSON(`{"revision": 42, "policies": [
-		{"name": "shop/api", "mode": "Shadow", "limits": [], "reservations": {"maxTTL": "10m", "maxOpen": 7}, "lateCharges": {"from": 2}},
-		{"name": "shop/login", "mode": "Enforce", "limits": [
-			{"name": "burst", "algorithm": "SlidingLog", "threshold": 5, "window": "1m"},
-			{"name": "daily", "algorithm": "FixedWindow", "threshold": 20, "window": "24h",
-				"candidate": {"threshold": 10, "window": "12h"}}]}
-		], "replicas": [{"name": "weir-0", "revision": 41, "skips": 1}],
-		"notReady": {"count": 2, "policies": [{"name": "shop/large", "reason": "OverBudget"}]}}`))
-}
-
-func TestPoliciesOfAnEmptySnapshot(t *testing.T) {
-	g := NewWithT(t)
-	w := send(newHandler(&fakeEngine{snapshot: plan.NewSnapshot(0, nil)}), http.MethodGet, pathPolicies, "")
-	g.Expect(w.Body.String()).To(MatchJSON(`{"revision": 0, "policies": [], "replicas": []}`))
 }
 
 func TestWindowsAreGoDurations(t *testing.T) {

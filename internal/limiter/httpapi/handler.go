@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
@@ -109,6 +110,8 @@ type Handler struct {
 	routes     map[string]route
 	// acceptsHost reports whether the Host header may be served; nil serves all.
 	acceptsHost func(*http.Request) bool
+	isOperator  bool // the handler of the operator port
+	encoded     policyEncoder
 	draining    atomic.Bool
 	describing  sync.Mutex // held while Process runs
 	sighting    sync.Mutex // held while Traffic is read
@@ -130,6 +133,7 @@ func New(o Options) *Handler {
 	h := &Handler{
 		Options: o, proxies: forwarded.NewProxies(o.Door.TrustedProxies),
 		forwarding: append(slices.Clip(forwarded.TargetHeaders), o.Door.PrincipalHeader),
+		encoded:    policyEncoder{now: time.Now}, //nolint:forbidigo // the default of the injected clock
 	}
 	read, write := []string{http.MethodGet, http.MethodHead}, []string{http.MethodPost}
 	h.routes = map[string]route{

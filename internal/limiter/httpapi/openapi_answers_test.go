@@ -207,7 +207,10 @@ func runReservations(o *onRedis, run func(h http.Handler, calls ...documentedCal
 	NewWithT(o.t).Expect(json.Unmarshal(w.Body.Bytes(), &failed)).To(Succeed())
 	outcome := `{"reservation":"` + failed.Reservation + `"`
 	run(o,
+		documentedCall{"", "GET", "/v1/policies", "", 200},
 		documentedCall{"root", "GET", "/v1/policies", "", 200},
+		documentedCall{"unknown", "GET", "/v1/policies", "", 401},
+		documentedCall{"root", "GET", "/v1/policies?policy=shop/shared", "", 400},
 		documentedCall{"", "POST", pathCommit, outcome + `,"cost":1}`, 400},
 		documentedCall{"", "POST", pathCommit, outcome + `,"response":{"code":1000}}`, 400},
 		documentedCall{"", "POST", pathCommit, outcome + `,"response":{"code":401}}`, 200},

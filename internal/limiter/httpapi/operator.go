@@ -24,6 +24,7 @@ var operatorPaths = []string{
 // (DNS rebinding).
 func NewOperator(o Options, address string) *Handler {
 	h := New(o)
+	h.isOperator = true
 	maps.DeleteFunc(h.routes, func(path string, _ route) bool { return !slices.Contains(operatorPaths, path) })
 	if h.Process != nil {
 		h.routes[pathProcess] = route{methods: []string{http.MethodGet}, serve: h.process}

@@ -134,3 +134,24 @@ func TestResponsesToUnreadBodiesArrive(t *testing.T) {
 		s.end(g)
 	}
 }
+
+// A client that does not read its response loses the connection after the write timeout.
+func TestUnreadResponseEnds(t *testing.T) {
+	for _, secured := range []bool{false, true} {
+		g := NewWithT(t)
+		ended := make(chan error, 1)
+		s := startEither(t, secured, Options{
+			Logger: slog.New(slog.DiscardHandler),
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, err := w.Write(make([]byte, 64<<20))
+				ended <- err
+			}),
+		})
+		c := s.dial(g)
+		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Eventually(ended, "2m").Should(Receive(HaveOccurred()))
+		g.Expect(c.Close()).To(Succeed())
+		s.end(g)
+	}
+}

@@ -11,11 +11,14 @@ import (
 
 // PolicyList is the answer of GET /v1/policies.
 type PolicyList struct {
-	Version  string          `json:"version,omitempty"`
-	Revision int64           `json:"revision"`
-	Policies []PolicySummary `json:"policies"`
+	Version  string `json:"version,omitempty"`
+	Revision int64  `json:"revision"`
+	// Count is the number of policies in force, also of those that the list leaves out.
+	Count int `json:"count"`
+	// Policies is absent on ports other than the operator port without a token.
+	Policies []PolicySummary `json:"policies,omitzero"`
 	Replicas []Replica       `json:"replicas"`
-	// Unready is absent without a leader.
+	// Unready is absent without a leader, and on ports other than the operator port.
 	Unready *plan.Unready `json:"notReady,omitempty"`
 }
 
