@@ -50,6 +50,14 @@ func attacks() []*attack {
 		{name: "replies that are never read", rate: 200, worst: crowd(20, neverReads, neverReadsFrames), outcome: "connected"},
 		{name: "unfinished messages of 4 MiB", rate: 20, worst: crowd(4, nil, unfinished(20)), shows: closedConnections, labels: []string{`reason="memory"`}, outcome: "connected"},
 		{
+			name: "idle connections and halves of headers", rate: 250, worst: crowd(1005, sendsOnly(halfHeader), sendsOnly("")), together: 64,
+			shows: closedConnections, outcome: "connected",
+		},
+		{
+			name: "first bytes of requests", rate: 2500, worst: crowd(4096, sendsFirstByte, nil), together: 64, shows: closedConnections,
+			labels: []string{`reason="memory"`}, outcome: "connected", files: 4300,
+		},
+		{
 			name: "10,000 connections", rate: 2500, worst: crowd(10_000, onlyOpen, onlyOpenFrames), shows: closedConnections,
 			labels: []string{`reason="connections"`}, outcome: "connected", files: 10_200,
 		},

@@ -27,6 +27,8 @@ type attack struct {
 	labels []string
 	// outcome is the outcome that most of the requests must have, so that the attack is one.
 	outcome string
+	// together is the number of calls that the others send at a time, as a busy proxy does; 0 is 1.
+	together int
 	// files is the number of files that the attacker opens, if it is large.
 	files uint64
 	// disturb harms weir from outside, for the length. Only in the control.
@@ -50,7 +52,7 @@ func (at *attack) run(t *testing.T, w *weir, c *clients, p *attackerProcess, nam
 	w.resident()
 	before, ticks := testenv.Scrape(t, w.metrics), w.machine.usage()
 	stop, result := make(chan struct{}), make(chan *sample)
-	go func() { result <- c.run(t, stop) }()
+	go func() { result <- c.run(t, stop, max(1, at.together)) }()
 	p.start(name)
 	if at.disturb != nil && name == worst {
 		at.disturb(w, length)

@@ -158,9 +158,9 @@ type sample struct {
 // p99 is the latency that 99% of the calls did not exceed.
 func (s *sample) p99() time.Duration { return s.latencies[len(s.latencies)*99/100] }
 
-// run calls all doors in turn at othersRate until stop is closed. It is an open loop: a call waits for no
-// other one. Its latency counts from when it is sent; a timer that fires late delays all loads alike.
-func (c *clients) run(tb testing.TB, stop <-chan struct{}) *sample {
+// run calls all doors in turn at othersRate until stop is closed, with that many calls together. It is an open loop: a call
+// waits for no other one. Its latency counts from when it is sent; a timer that fires late delays all loads alike.
+func (c *clients) run(tb testing.TB, stop <-chan struct{}, together int) *sample {
 	tb.Helper()
 	var (
 		s    = &sample{}
@@ -170,9 +170,9 @@ func (c *clients) run(tb testing.TB, stop <-chan struct{}) *sample {
 		wait = time.NewTimer(0)
 	)
 	defer wait.Stop()
-	for n := 0; ; n++ {
-		due = due.Add(time.Second / othersRate)
+	for n := 0; ; {
 		wait.Reset(time.Until(due))
+		due = due.Add(time.Duration(together) * time.Second / othersRate)
 		select {
 		case <-stop:
 			all.Wait()
@@ -181,21 +181,35 @@ func (c *clients) run(tb testing.TB, stop <-chan struct{}) *sample {
 			return s
 		case <-wait.C:
 		}
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(tb.Context(), othersTimeout) // busy: compared with a round without attack
-			defer cancel()
-			start := time.Now()
-			err := c.doors[n%len(c.doors)](ctx, platformHost, fmt.Sprint("user-", n%50))
-			took := time.Since(start)
-			mu.Lock()
-			defer mu.Unlock()
-			s.latencies = append(s.latencies, took)
-			switch {
-			case errors.Is(err, errDegraded):
-				s.degraded++
-			case err != nil:
-				s.failed = append(s.failed, err)
-			}
-		})
+		for range together {
+			n++
+			call := n
+			all.Go(func() {
+				took, err := c.call(tb, call)
+				mu.Lock()
+				defer mu.Unlock()
+				s.add(took, err)
+			})
+		}
+	}
+}
+
+// call makes the n-th call, and returns how long it took and why it was not admitted by Redis, or nil.
+func (c *clients) call(tb testing.TB, n int) (time.Duration, error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), othersTimeout) // busy: compared with a round without attack
+	defer cancel()
+	start := time.Now()
+	err := c.doors[n%len(c.doors)](ctx, platformHost, fmt.Sprint("user-", n%50))
+	return time.Since(start), err
+}
+
+func (s *sample) add(took time.Duration, err error) {
+	s.latencies = append(s.latencies, took)
+	switch {
+	case errors.Is(err, errDegraded):
+		s.degraded++
+	case err != nil:
+		s.failed = append(s.failed, err)
 	}
 }

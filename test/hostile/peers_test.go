@@ -147,6 +147,25 @@ func onlyOpenFrames(_ context.Context, conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
+// sendsOnly sends the text and keeps the connection.
+func sendsOnly(text string) peer {
+	return func(_ context.Context, conn net.Conn) {
+		_, _ = io.WriteString(conn, text)
+		_, _ = io.Copy(io.Discard, conn) // until weir closes it
+	}
+}
+
+// halfHeader is a request that does not end.
+var halfHeader = "POST /v1/check HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("a", 160)
+
+// sendsFirstByte sends a small request, and after the response the first byte of another one.
+func sendsFirstByte(ctx context.Context, conn net.Conn) {
+	_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	if _, err := conn.Read(make([]byte, 1<<10)); err == nil {
+		sendsOnly("G")(ctx, conn)
+	}
+}
+
 // mayOpen checks that this process may open the number of files, as weir must.
 func mayOpen(files uint64) error {
 	var limit syscall.Rlimit
