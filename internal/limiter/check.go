@@ -152,7 +152,7 @@ func (c *Check) validateHits() error {
 		if !zero && (hits.Cost < 1 || hits.Cost > plan.MaxCost) {
 			return &FieldError{Field: DescriptorField(i) + ".cost", Problem: costProblem}
 		}
-		if hits.Action != HitsCheck && !isID(c.ReservationID) {
+		if hits.Action != HitsCheck && !isID(strings.TrimPrefix(c.ReservationID, EnvoyIDPrefix)) {
 			return &FieldError{Field: DescriptorField(i), Problem: "names a reservation that is not " + idRule}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -60,8 +61,20 @@ type Reserve struct {
 	TTL time.Duration
 }
 
-// MaxIDBytes is the length of the longest ID of a reservation or of a charge.
+// MaxIDBytes is the length of the longest ID of a reservation or of a charge, without EnvoyIDPrefix.
 const MaxIDBytes = 64
+
+// EnvoyIDPrefix begins the IDs of reservations and charges of Envoy, which are IDs of streams: upstreams and logs know
+// them. The HTTP API rejects such IDs, so only Envoy can commit its reservations.
+const EnvoyIDPrefix = "envoy:"
+
+// RejectEnvoyID returns a *FieldError about the field if the ID is one of Envoy.
+func RejectEnvoyID(field, id string) error {
+	if !strings.HasPrefix(id, EnvoyIDPrefix) {
+		return nil
+	}
+	return &FieldError{Field: field, Problem: "has an id of Envoy, beginning with " + EnvoyIDPrefix + ": only Envoy's rate limit service uses these"}
+}
 
 // idRule is what an ID is, see isID.
 var idRule = fmt.Sprintf("1 to %d printable ASCII characters without spaces", MaxIDBytes)
@@ -85,7 +98,7 @@ func validateID(id string) error {
 
 // validate returns a *FieldError for a reservation with an invalid ID.
 func (r *Reservation) validate() error {
-	if isID(r.ID) {
+	if isID(strings.TrimPrefix(r.ID, EnvoyIDPrefix)) {
 		return nil
 	}
 	return &FieldError{Field: "reservation", Problem: "has an invalid id"}

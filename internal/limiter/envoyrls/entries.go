@@ -69,6 +69,7 @@ func (r *request) takeEntry(e *plan.Entry, d *descriptor, i int) (taken bool, er
 }
 
 func (r *request) takeReservation(id string, action limiter.HitsAction, d *descriptor, i int) error {
+	id = limiter.EnvoyIDPrefix + id
 	if r.action == limiter.HitsCheck {
 		r.action, r.reservationID = action, id
 	}

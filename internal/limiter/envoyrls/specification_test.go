@@ -106,7 +106,8 @@ func checkOf(r *ratelimitv3.RateLimitRequest) (*limiter.Check, error) {
 		check.Attributes.Descriptors[i], named = descriptorOf(d)
 		for _, name := range named {
 			ids[name] = true
-			_, check.ReservationID, _ = strings.Cut(name, "=")
+			_, id, _ := strings.Cut(name, "=")
+			check.ReservationID = limiter.EnvoyIDPrefix + id
 		}
 		if len(ids) > 1 {
 			return nil, &limiter.FieldError{Field: fmt.Sprintf("descriptors[%d]", i), Problem: "names another reservation than an earlier entry, or another action"}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -268,4 +269,41 @@ func FuzzReservationRequests(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Upstreams and logs know the IDs of streams, which Envoy's reservations have, so HTTP accepts no such ID.
+func TestIDsOfEnvoyAreRejected(t *testing.T) {
+	ofEnvoy := reservationText(`{"v":1,"id":"envoy:stream","holds":[{"policy":"a/b","units":7}]}`)
+	for path, body := range map[string]string{
+		pathReserve: `{"policies":["a/b"],"id":"envoy:stream"}`,
+		pathCharge:  `{"policies":["a/b"],"id":"envoy:stream"}`,
+		pathCommit:  `{"reservation":"` + ofEnvoy + `","cost":0}`,
+		pathRenew:   `{"reservation":"` + ofEnvoy + `"}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			g := NewWithT(t)
+			e := &recordingReserver{}
+			w := send(newHandler(e), http.MethodPost, path, body)
+			g.Expect(w.Code).To(Equal(400), w.Body.String())
+			g.Expect(decodeProblem(g, w).Detail).To(ContainSubstring("has an id of Envoy"))
+			g.Expect([]any{e.reserve, e.charge, e.commit, e.renew}).To(HaveEach(BeNil()))
+		})
+	}
+}
+
+// An ID is all that a commit needs, so only callers who may reset the key see the whole one.
+func TestReadersSeeNoIDsOfReservations(t *testing.T) {
+	g := NewWithT(t)
+	state := &fakeState{holds: []limiter.OpenHold{{ID: "4f0c9a77", Units: 7}}}
+	h := New(Options{Engine: &fakeEngine{}, State: state, Authorizer: rights{"root": team["root"], "reader": {VerbInspect, VerbList, VerbReveal}}})
+	shown := func(token string) string {
+		w := sendAs(h, token, http.MethodGet, "/v1/state?policy=shop/a&key=k", "")
+		g.Expect(w.Code).To(Equal(200), w.Body.String())
+		var out httptypes.KeyState
+		g.Expect(json.Unmarshal(w.Body.Bytes(), &out)).To(Succeed())
+		g.Expect(out.Reservations).To(HaveLen(1))
+		return out.Reservations[0].ID
+	}
+	g.Expect(shown("root")).To(Equal("4f0c9a77"))
+	g.Expect(shown("reader")).To(Equal("4f0c…"))
 }

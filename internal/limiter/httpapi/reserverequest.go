@@ -97,8 +97,17 @@ func decodeCommit(body []byte, commit *limiter.Commit) error {
 		cost = 0
 	}
 	commit.Cost = cost
-	commit.Reservation, err = limiter.DecodeReservation(text)
+	commit.Reservation, err = decodeReservation(text)
 	return err
+}
+
+// decodeReservation parses the text of a reservation that is not one of Envoy.
+func decodeReservation(text string) (*limiter.Reservation, error) {
+	reservation, err := limiter.DecodeReservation(text)
+	if err != nil {
+		return nil, err
+	}
+	return reservation, limiter.RejectEnvoyID("reservation", reservation.ID)
 }
 
 // decodeRenew parses {"reservation", "ttl"}.
@@ -120,17 +129,20 @@ func decodeRenew(body []byte, renew *limiter.Renew) error {
 	if err != nil {
 		return err
 	}
-	renew.Reservation, err = limiter.DecodeReservation(text)
+	renew.Reservation, err = decodeReservation(text)
 	return err
 }
 
 // id reads the ID of a reservation or a charge. The engine checks its characters.
 func (r *reader) id() (string, error) {
 	id, err := r.text()
-	if err == nil && id == "" {
-		err = invalid("must not be empty")
+	switch {
+	case err != nil:
+		return "", err
+	case id == "":
+		return "", invalid("must not be empty")
 	}
-	return id, err
+	return id, limiter.RejectEnvoyID("", id)
 }
 
 // ttl reads how long a reservation stays open. The engine checks its upper bound.

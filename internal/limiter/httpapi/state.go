@@ -68,7 +68,20 @@ func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 	}
 	out := keyStateOf(state)
 	out.Key = fitted
+	if len(out.Reservations) > 0 && !h.mayEndReservations(r.Context(), token, t.policy) {
+		for i := range out.Reservations {
+			out.Reservations[i].ID = Mask(out.Reservations[i].ID)
+		}
+	}
 	writeJSON(w, http.StatusOK, answer.TypeJSON, out)
+}
+
+// mayEndReservations reports whether the bearer of the token may see the IDs of reservations, with which anyone can commit
+// them: who may reset a key may end its reservations anyway.
+func (h *Handler) mayEndReservations(ctx context.Context, token, policy string) bool {
+	namespace, name := plan.SplitID(policy)
+	_, err := h.Authorizer.Authorize(ctx, token, VerbReset, namespace, name)
+	return err == nil
 }
 
 // fit replaces the parts of the key by the parts that requests have, and returns these if they

@@ -24,6 +24,7 @@ type fakeState struct {
 	calls int
 	err   error
 	began func(ctx context.Context)
+	holds []limiter.OpenHold
 }
 
 func (s *fakeState) do(ctx context.Context) (bool, error) {
@@ -40,7 +41,7 @@ func (*fakeState) FitKey(_ context.Context, _ string, parts []string) ([]string,
 
 func (s *fakeState) Inspect(ctx context.Context, _ string, _ limiter.KeyName, _ plan.Attributes) (*limiter.KeyState, error) {
 	_, err := s.do(ctx)
-	return &limiter.KeyState{}, err
+	return &limiter.KeyState{Holds: s.holds}, err
 }
 
 func (s *fakeState) Reset(ctx context.Context, _ string, _ limiter.KeyName) (bool, error) {
