@@ -215,6 +215,33 @@ func TestCodeGivesASessionOnce(t *testing.T) {
 	g.Expect(status).To(Equal(http.StatusMethodNotAllowed))
 }
 
+// A link that another person sent does not replace a session, nor begin one from another site, unless the reader confirms it.
+func TestLinksReplaceNoSession(t *testing.T) {
+	g, s := NewWithT(t), start(t, nil)
+	b := s.logIn("operator")
+	first := b.csrf()
+	link := s.code("reader")
+	b.open(link)
+	g.Expect(b.status).To(Equal(http.StatusOK))
+	g.Expect(b.page).To(ContainSubstring("in place of yours"))
+	b.open("/console/")
+	g.Expect(b.csrf()).To(Equal(first), "the session stays")
+	code := strings.TrimPrefix(link, "/console/login?code=")
+	b.submit("/console/login", url.Values{"code": {code}})
+	g.Expect(b.status).To(Equal(http.StatusOK))
+	g.Expect(b.csrf()).NotTo(Equal(first), "the reader confirmed the link")
+
+	fresh := s.browser()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+s.code("reader"), http.NoBody)
+	g.Expect(err).NotTo(HaveOccurred())
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	fresh.do(r)
+	g.Expect(fresh.page).To(ContainSubstring("Begin the session"))
+	g.Expect(fresh.header.Get("Set-Cookie")).To(BeEmpty())
+	fresh.open("/console/")
+	g.Expect(fresh.status).To(Equal(http.StatusUnauthorized))
+}
+
 func TestCookie(t *testing.T) {
 	g, s := NewWithT(t), start(t, nil)
 	b := s.browser()

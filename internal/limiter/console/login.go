@@ -21,21 +21,36 @@ func (c *Console) NewCode(token, claimedUser string) (path string, valid time.Du
 // loginPage is the form that takes a token.
 type loginPage struct {
 	Problem string
+	// Code is the code of a link that the reader must confirm; empty without one.
+	Code string
 }
 
 // showLogin exchanges the code in the URL for a session. The redirect removes the code from the
-// address and the history of the browser. Without a code it shows the form.
+// address and the history of the browser. Without a code it shows the form. A link with which somebody else could put their
+// session in place of the reader's needs a confirmation.
 func (c *Console) showLogin(v *visit) {
-	query := v.r.URL.Query()
-	if !query.Has("code") {
+	code := v.r.URL.Query().Get("code")
+	switch {
+	case code == "" || v.r.Method != http.MethodGet: // a HEAD must not use the code
 		c.renderLogin(v, http.StatusOK, "")
-		return
+	case v.hasSession() || isFromOtherSite(v.r):
+		c.render(v, http.StatusOK, "login", "Log in", &loginPage{Code: code})
+	default:
+		c.exchange(v, code)
 	}
-	if v.r.Method != http.MethodGet { // a HEAD must not use the code
-		c.renderLogin(v, http.StatusOK, "")
-		return
-	}
-	s := c.sessions.exchange(query.Get("code"))
+}
+
+// isFromOtherSite reports whether a page of another site leads here. Browsers then send no cookie of a session.
+func isFromOtherSite(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
+}
+
+func (v *visit) hasSession() bool { return v.session != nil && !v.session.guest }
+
+// exchange begins the session of the code.
+func (c *Console) exchange(v *visit, code string) {
+	s := c.sessions.exchange(code)
 	if s == nil {
 		c.renderLogin(v, http.StatusUnauthorized, "This link was used already, or is older than 30 seconds. Run kubectl weir console again for a new one.")
 		return
@@ -43,8 +58,12 @@ func (c *Console) showLogin(v *visit) {
 	c.begin(v, s)
 }
 
-// logIn begins a session with the token of the form.
+// logIn begins a session with the token of the form, or with the code of a confirmed link.
 func (c *Console) logIn(v *visit) {
+	if code := v.r.PostForm.Get("code"); code != "" {
+		c.exchange(v, code)
+		return
+	}
 	token := strings.TrimSpace(v.r.PostForm.Get("token"))
 	if token == "" || strings.ContainsFunc(token, isNotTokenChar) {
 		c.renderLogin(v, http.StatusUnauthorized, "Enter the token: one word.")
@@ -65,7 +84,7 @@ func isNotTokenChar(r rune) bool { return r <= ' ' || r >= 0x7f }
 
 // begin gives the session to the browser. It ends the one that the browser had.
 func (c *Console) begin(v *visit, s *session) {
-	if v.session != nil && !v.session.guest {
+	if v.hasSession() {
 		c.sessions.end(v.session.id)
 	}
 	c.setCookie(v, s)
