@@ -124,24 +124,32 @@ func (s *Set) Add(port string, conn net.Conn) *Conn {
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		added.source = tcp.AddrPort().Addr().Unmap()
 	}
+	s.add(added).close()
+	return added
+}
+
+// add adds a connection, and returns the connections to close.
+func (s *Set) add(added *Conn) (taken closings) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.event++
 	s.unserved.enter(added, s.event)
 	added.update()
-	var taken closings
 	s.unserved.takeSurplus(&taken)
-	s.mu.Unlock()
-	taken.close()
-	return added
+	return taken
 }
 
 // Close closes the connection for the reason, unless it was closed. The server then calls Remove.
 func (c *Conn) Close(reason Reason) {
+	c.take(reason).close()
+}
+
+// take takes the connection out of its class, and returns it unless it was closed.
+func (c *Conn) take(reason Reason) (taken closings) {
 	c.all.mu.Lock()
-	var taken closings
+	defer c.all.mu.Unlock()
 	taken.take(c, reason)
-	c.all.mu.Unlock()
-	taken.close()
+	return taken
 }
 
 // leave takes a connection that is to be closed out of its class, and reports whether it was in it. Its memory

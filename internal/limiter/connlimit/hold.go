@@ -40,10 +40,19 @@ func (c *Conn) Hold(bytes int64) {
 
 // change adds bytes and makes a further change under the lock, unless the connection was closed.
 func (c *Conn) change(bytes int64, further func()) {
+	taken, isLarge := c.changeLocked(bytes, further)
+	taken.close()
+	if isLarge && bytes > 0 {
+		c.awaitMemory()
+	}
+}
+
+// changeLocked returns the connections to close, and whether this one holds more than a little.
+func (c *Conn) changeLocked(bytes int64, further func()) (taken closings, isLarge bool) {
 	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
 	if c.closed {
-		c.all.mu.Unlock()
-		return
+		return nil, false
 	}
 	c.all.event++
 	if c.bytes <= 0 && c.requests.older.open == 0 {
@@ -52,17 +61,11 @@ func (c *Conn) change(bytes int64, further func()) {
 	c.bytes += bytes
 	further()
 	c.update()
-	var taken closings
 	if c.bytes > c.all.bounds.BytesEach {
 		taken.take(c, ReasonMemory)
 	}
 	c.class.takeSurplus(&taken)
-	waits := bytes > 0 && c.bytes > littleBytes
-	c.all.mu.Unlock()
-	taken.close()
-	if waits {
-		c.awaitMemory()
-	}
+	return taken, c.bytes > littleBytes
 }
 
 // awaitMemory waits until closed connections have released enough, or this one is closed.

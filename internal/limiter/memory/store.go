@@ -70,14 +70,12 @@ func (s *Store) micros() int64 { return s.now().UnixMicro() }
 // Evaluate decides the call at one instant. It returns no error.
 func (s *Store) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, error) {
 	d := newDecision(s, call)
-	locked := d.lock()
 	var other *quota.Substitution
-	for reclaimed := false; ; locked = d.lock() {
-		noRoom := d.find(call.Entries)
-		if len(d.undecided) == 0 {
+	for reclaimed := false; ; {
+		decided, noRoom := d.decideIfFound(call.Entries)
+		if decided {
 			break
 		}
-		s.unlock(locked)
 		if noRoom && !reclaimed {
 			s.reclaim()
 			reclaimed = true
@@ -89,15 +87,27 @@ func (s *Store) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, err
 		other.Replace(d.undecided)
 		d.use(other.Call())
 	}
-	d.decide()
-	s.expireLocked(locked, d.now)
-	s.unlock(locked)
 	reply := d.reply
 	d.release()
 	if other != nil {
 		other.Mark(reply)
 	}
 	return reply, nil
+}
+
+// decideIfFound decides the call if all its entries have states or room for them; noRoom reports that there is no room. A
+// panic must not keep the shards locked: the servers recover from it.
+func (d *decision) decideIfFound(entries []quota.Entry) (decided, noRoom bool) {
+	locked := d.lock()
+	defer d.store.unlock(locked)
+	d.now = d.store.micros()
+	noRoom = d.find(entries)
+	if len(d.undecided) > 0 {
+		return false, noRoom
+	}
+	d.decide()
+	d.store.expireLocked(locked, d.now)
+	return true, false
 }
 
 // expireLocked removes some expired callers from the locked shards.
@@ -107,12 +117,11 @@ func (s *Store) expireLocked(locked uint64, now int64) {
 	}
 }
 
-// lock locks the shards of the call, always in the same order, and then reads the clock.
+// lock locks the shards of the call, always in the same order.
 func (d *decision) lock() (locked uint64) {
 	for left := d.shards; left != 0; left &= left - 1 {
 		d.store.shards[bits.TrailingZeros64(left)].mu.Lock()
 	}
-	d.now = d.store.micros()
 	return d.shards
 }
 

@@ -47,6 +47,26 @@ func check(t *testing.T, s *memory.Store, p *quota.Policy, key quota.Key) quota.
 	return reply.Entries[0]
 }
 
+// A panic during a decision, from which the servers recover, does not keep the keys of the call locked.
+func TestPanicsKeepNoLock(t *testing.T) {
+	g := NewWithT(t)
+	c, p, panics := newClock(), policyOf("panics", storetest.SlowLimit(quota.FixedWindow, 9)), true
+	s := memory.NewStore(memory.Options{Keys: 10, Now: func() time.Time {
+		if panics {
+			panics = false
+			panic("a defect")
+		}
+		return c.Now()
+	}})
+	g.Expect(func() { check(t, s, p, "a") }).To(PanicWith("a defect"))
+	decided := make(chan struct{})
+	go func() {
+		defer close(decided)
+		check(t, s, p, "a")
+	}()
+	g.Eventually(decided, "30s").Should(BeClosed())
+}
+
 // concurrently runs do n times from 64 goroutines.
 func concurrently(n int64, do func(*rand.Rand)) {
 	var wait sync.WaitGroup
