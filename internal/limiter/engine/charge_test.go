@@ -87,3 +87,31 @@ func TestChargesDuringAFlood(t *testing.T) {
 	bob.Key = []string{"bob"}
 	g.Expect(overflows(bob)).To(BeTrue(), "Redis has little memory")
 }
+
+// IDs have a budget of their own, and take no room while the store is short of memory: a repeat then counts again.
+func TestIDsFillNoStore(t *testing.T) {
+	g := NewWithT(t)
+	low := false
+	f := newFloodFixture(flood.Limits{PerMinute: 10}, func() bool { return low })
+	f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1000)), makePlan("a/y", threshold(1000))}))
+	repeats := func(policy, id string) (counted bool) {
+		f.charge(t, named(policy), id)
+		return f.charge(t, named(policy), id).Charged
+	}
+	g.Expect(repeats("a/x", "first")).To(BeFalse())
+	low = true
+	g.Expect(repeats("a/x", "low")).To(BeTrue())
+	low = false
+	for i := range 8 {
+		g.Expect(repeats("a/x", fmt.Sprint("within-", i))).To(BeFalse())
+	}
+	g.Expect(repeats("a/x", "beyond")).To(BeTrue())
+	g.Expect(repeats("a/y", "other")).To(BeFalse(), "the budget of another policy")
+	g.Expect(f.decide(t, clientCheck("new")).Limits[0].Overflow).To(BeFalse(), "the budget of new keys")
+	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(2000))}))
+	g.Expect(repeats("a/x", "edited")).To(BeTrue(), "an edit does not renew the budget")
+}
+
+func TestIDsOfStreamsBeginAlike(t *testing.T) {
+	NewWithT(t).Expect(quota.StreamPrefix).To(Equal(limiter.EnvoyIDPrefix))
+}

@@ -361,9 +361,11 @@ func (e *Engine) change(ctx context.Context, o *operations, name string) error {
 	}
 	start := time.Now()    //nolint:forbidigo // for the ends of blocks
 	o.call.Uncached = true // a remembered denial does not answer it
+	o.protectIDs(e.memoryLow(), start)
 	o.run(ctx, e.store.Evaluate)
 	switch {
 	case o.err == nil:
+		o.countIDs(start)
 		o.applySubstitutes()
 		if e.observer != nil {
 			o.observeBlocks(e.observer, start)

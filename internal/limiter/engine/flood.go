@@ -20,6 +20,32 @@ func (p *policy) newBudget(before *policy, limits flood.Limits) *flood.Budget {
 	return flood.NewBudget(limits, p.longestState(), now)
 }
 
+// newIDBudget returns the budget of the IDs that the store remembers for the policy: as many as keys, and counted apart from
+// these. before is nil for a new policy.
+func newIDBudget(before *policy, limits flood.Limits) *flood.Budget {
+	if before != nil {
+		return before.ids
+	}
+	return flood.NewBudget(limits, quota.ChargeMemory, time.Now()) //nolint:forbidigo // as in Decide
+}
+
+// protectIDs leaves the IDs of charges out of the store for the policies whose budget of IDs is spent, or for all if the store
+// is low on memory.
+func (o *operations) protectIDs(memoryLow bool, now time.Time) {
+	for _, op := range o.all() {
+		op.entry.Forgets = memoryLow || op.ids.Spent(now)
+	}
+}
+
+// countIDs counts the IDs that the store remembers now.
+func (o *operations) countIDs(now time.Time) {
+	for _, op := range o.all() {
+		if r := op.reply; r != nil && op.entry.Remembers() && r.Hold != quota.HoldMissing {
+			op.ids.Begin(now, quota.MemoryOf(op.entry.ID))
+		}
+	}
+}
+
 // longestState returns the longest life of a state of the policy.
 func (p *policy) longestState() time.Duration {
 	longest := p.plan.Reservations.MaxTTL()

@@ -31,6 +31,7 @@ type policy struct {
 	selectsGroups  bool
 	keyPrice       func() price   // of the expressions of the key and the overrides, computed once; nil without expressions
 	newKeys        *flood.Budget  // set before the first decision
+	ids            *flood.Budget  // of charges that the store remembers, set before the first decision
 	series         *policyMetrics // set before the first decision
 	sightings      traffic.Sightings
 	exceptions     atomic.Pointer[exceptions] // of the current view

@@ -78,7 +78,7 @@ func (u *viewUpdate) replace(id string, plans persistent.Change[*plan.Plan]) {
 	}
 	p := newPolicy(id, plans.After)
 	p.series = u.series.add(plans.After)
-	p.newKeys = p.newBudget(before, u.floods)
+	p.newKeys, p.ids = p.newBudget(before, u.floods), newIDBudget(before, u.floods)
 	u.policies = u.policies.With(plans.After, p)
 	u.changed[id] = p
 }

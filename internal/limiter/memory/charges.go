@@ -4,15 +4,23 @@
 package memory
 
 import (
+	"time"
+
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// charges remembers the IDs of charges for quota.ChargeMemory. One key may have many, so they are no
-// states of their caller. They take no room, and Reset does not forget them.
+// charges remembers the IDs of charges for the time of quota.MemoryOf. One key may have many, so they are no
+// states of their caller. They take no room of keys, and Reset does not forget them. Beyond a bound of their own, none is
+// remembered.
 type charges struct {
-	gone  map[chargeID]int64 // the first millisecond in which it is forgotten
-	queue []remembered       // in the order in which they are forgotten
+	most int
+	gone map[chargeID]int64 // the first millisecond in which it is forgotten
+	// queues have the IDs in the order in which they are forgotten: of streams of Envoy, and others.
+	queues [2][]remembered
 }
+
+// leastCharges is the least number of IDs that a shard may remember. There may be as many as keys.
+const leastCharges = 1024
 
 type chargeID struct {
 	caller id
@@ -27,26 +35,38 @@ type remembered struct {
 // has reports whether the ID is remembered at the given microsecond.
 func (c *charges) has(of chargeID, now int64) bool { return now/1000 < c.gone[of] }
 
-// remember remembers the ID, longer than before if it was remembered already.
-func (c *charges) remember(of chargeID, now int64) {
+// remember remembers the ID for that time, or longer if it was remembered already.
+func (c *charges) remember(of chargeID, memory time.Duration, now int64) {
+	if len(c.gone) >= c.most {
+		return
+	}
 	if c.gone == nil {
 		c.gone = map[chargeID]int64{}
 	}
-	gone := now/1000 + quota.ChargeMemory.Milliseconds()
+	gone, queue := now/1000+memory.Milliseconds(), &c.queues[0]
+	if memory != quota.StreamMemory {
+		queue = &c.queues[1]
+	}
 	c.gone[of] = gone
-	c.queue = append(c.queue, remembered{of, gone})
+	*queue = append(*queue, remembered{of, gone})
 }
 
-// expire forgets up to most IDs whose time is over.
+// expire forgets up to most IDs of each queue whose time is over.
 func (c *charges) expire(now int64, most int) {
-	for ; most > 0 && len(c.queue) > 0 && c.queue[0].gone <= now/1000; most-- {
-		first := c.queue[0]
-		c.queue = c.queue[1:]
-		if c.gone[first.chargeID] == first.gone {
-			delete(c.gone, first.chargeID)
+	for i := range c.queues {
+		queue := c.queues[i]
+		for n := most; n > 0 && len(queue) > 0 && queue[0].gone <= now/1000; n-- {
+			if c.gone[queue[0].chargeID] == queue[0].gone {
+				delete(c.gone, queue[0].chargeID)
+			}
+			queue = queue[1:]
 		}
+		if len(queue) == 0 {
+			queue = nil
+		}
+		c.queues[i] = queue
 	}
-	if len(c.queue) == 0 {
-		*c = charges{}
+	if len(c.queues[0])+len(c.queues[1]) == 0 {
+		c.gone = nil
 	}
 }

@@ -44,7 +44,7 @@ func (e *entry) Remember(id string) bool {
 	of := chargeID{e.id, e.hashes.charge(id)}
 	known := e.shard.charges.has(of, e.now)
 	if !known {
-		e.shard.charges.remember(of, e.now)
+		e.shard.charges.remember(of, quota.MemoryOf(id), e.now)
 	}
 	return !known
 }
@@ -59,7 +59,7 @@ func (d *decision) settle(e *entry, r *quota.EntryReply) {
 	d.open(e)
 	h := e.holds
 	r.Settled = h.Settle(e.now, func(id string, units, end int64) {
-		e.shard.charges.remember(chargeID{e.id, e.hashes.charge(id)}, e.now)
+		e.shard.charges.remember(chargeID{e.id, e.hashes.charge(id)}, quota.MemoryOf(id), e.now)
 		for i := range e.views {
 			if v := &e.views[i]; v.algorithm != nil && !v.sharesLog {
 				v.algorithm.settle(v, units, end)

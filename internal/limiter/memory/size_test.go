@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -95,12 +96,32 @@ func BenchmarkMillionKeys(b *testing.B) {
 	b.ReportMetric(float64(all[len(all)*999/1000].Nanoseconds()), "p99.9-ns")
 }
 
+// Beyond a bound no ID of a charge is remembered: then a repeat counts again.
+func TestIDsOfChargesAreBounded(t *testing.T) {
+	const charges = 10_000
+	g := NewWithT(t)
+	s, p := memory.NewStore(memory.Options{Keys: 10}), policyOf("p", storetest.SlowLimit(quota.FixedWindow, 5))
+	remembered := 0
+	for range 2 {
+		for i := range charges {
+			reply, err := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{
+				{Policy: p, Key: "a", Cost: 1, Action: quota.Charge, ID: strconv.Itoa(i)},
+			}})
+			g.Expect(err).NotTo(HaveOccurred())
+			if reply.Entries[0].Hold == quota.HoldMissing {
+				remembered++
+			}
+		}
+	}
+	g.Expect(remembered).To(And(BeNumerically(">", 0), BeNumerically("<", 2000)))
+}
+
 // The ID of a charge takes at most 150 bytes while it is remembered, and none after that.
 func TestBytesOfACharge(t *testing.T) {
 	const charges = 100_000
 	g := NewWithT(t)
 	c := newClock()
-	s, p := memory.NewStore(memory.Options{Keys: 10, Now: c.Now}), policyOf("p", storetest.SlowLimit(quota.FixedWindow, 5))
+	s, p := memory.NewStore(memory.Options{Keys: 100 * charges, Now: c.Now}), policyOf("p", storetest.SlowLimit(quota.FixedWindow, 5))
 	charge := func(id int) quota.HoldOutcome {
 		reply, err := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{
 			{Policy: p, Key: "a", Cost: 1, Action: quota.Charge, ID: fmt.Sprintf("%036d", id)},

@@ -57,6 +57,7 @@ func NewStore(o Options) *Store {
 	}
 	for i := range s.shards {
 		s.shards[i].init()
+		s.shards[i].charges.most = max(leastCharges, o.Keys/shardCount)
 	}
 	return s
 }

@@ -25,6 +25,9 @@ type Entry struct {
 	// ID names the hold of Reserve, Commit and Renew, and the charge of Charge. Only a
 	// Charge may have none.
 	ID string
+	// Forgets leaves the ID of a charge out of the store, if that has no room for it: a repeat spends again, which denies
+	// too early, never too late.
+	Forgets bool
 	// TTL is how long Reserve and Renew hold from now, in whole milliseconds, at least one.
 	TTL time.Duration
 }

@@ -3,7 +3,10 @@
 
 package quota
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // A hold is the estimate of a reservation, for one key of one policy. Its units are not spent, but
 // leave no room for others, until it is committed or ends.
@@ -31,7 +34,7 @@ const (
 	CommitOrCharge
 	// Renew moves the end of the open hold with the ID to Entry.TTL from now.
 	Renew
-	// Charge spends the cost. With an ID it does so once in ChargeMemory.
+	// Charge spends the cost. With an ID it does so once in the time of MemoryOf.
 	Charge
 	// TakeSlice takes a hold with the ID for Entry.TTL, of at most the cost, see Slices. If the hold is open already,
 	// the call repeats an earlier one and changes nothing.
@@ -57,8 +60,21 @@ const SmallestSlice = 8
 // Allowed reports whether replicas may take slices.
 func (s Slices) Allowed() bool { return s.MaxPercent > 0 }
 
-// ChargeMemory is how long the ID of a charge is remembered.
-const ChargeMemory = 10 * time.Minute
+// ChargeMemory is how long the ID of a charge is remembered, and StreamMemory how long one that begins with StreamPrefix is:
+// the ID of a stream of Envoy. That is twice as long as Weir repeats calls of Envoy.
+const (
+	ChargeMemory = 10 * time.Minute
+	StreamMemory = 2 * time.Minute
+	StreamPrefix = "envoy:"
+)
+
+// MemoryOf returns how long the ID of a charge is remembered.
+func MemoryOf(id string) time.Duration {
+	if strings.HasPrefix(id, StreamPrefix) {
+		return StreamMemory
+	}
+	return ChargeMemory
+}
 
 // MostSettled bounds the ended holds of a key that one call spends. A call may cover 16 policies with 64 limits:
 // to spend 64 holds in each took Redis 13 ms.
@@ -93,9 +109,9 @@ type Hold struct {
 	EndsIn time.Duration
 }
 
-// Remembers reports whether the entry remembers its ID as the ID of a charge.
+// Remembers reports whether the entry remembers its ID as the ID of a charge: a repeat could spend again.
 func (e *Entry) Remembers() bool {
-	return e.ID != "" && (e.Action == Charge || e.Action == CommitOrCharge)
+	return e.ID != "" && e.Cost > 0 && !e.Forgets && (e.Action == Charge || e.Action == CommitOrCharge)
 }
 
 // IsDeniable reports whether the call has the actions Check and Reserve.

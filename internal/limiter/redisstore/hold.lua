@@ -44,6 +44,14 @@ new_holds = function()
     return string.sub(entry.holds_key, 1, -#'held' - 1) .. 'charge!' .. id
   end
 
+  -- The name of a charge whose ID is the ID of a stream of Envoy, see quota.StreamPrefix.
+  local STREAM_NAME = 'charge!envoy:'
+
+  -- The TTL in milliseconds of the key that remembers a charge.
+  local function charge_ttl(key)
+    return exact_ttl(string.find(key, STREAM_NAME, 1, true) and HOLD_STREAM_MEMORY or HOLD_CHARGE_MEMORY)
+  end
+
   -- The TTL in milliseconds of the holds. The keys that are kept together must also expire
   -- together, whenever they were written.
   local function holds_ttl(entry)
@@ -209,7 +217,8 @@ new_holds = function()
     for i, hold in ipairs(ended) do
       local id, units, ends = unpack(hold)
       remove_hold(entry, id, units)
-      call('SET', charge_of(entry, id), '', 'PX', exact_ttl(HOLD_CHARGE_MEMORY))
+      local charge_key = charge_of(entry, id)
+      call('SET', charge_key, '', 'PX', charge_ttl(charge_key))
       for _, limit in ipairs(entry.limits) do limit.algorithm.settle(entry, limit, units, ends, i) end
     end
     entry.settled = #ended
@@ -319,7 +328,7 @@ new_holds = function()
 
   -- Remembers the ID of a charge, and returns false if it was remembered already.
   local function remember(entry)
-    return not entry.charge_key or call('SET', entry.charge_key, '', 'PX', exact_ttl(HOLD_CHARGE_MEMORY), 'NX')
+    return not entry.charge_key or call('SET', entry.charge_key, '', 'PX', charge_ttl(entry.charge_key), 'NX')
   end
 
   local function renew(entry)

@@ -103,6 +103,7 @@ var constants = map[string]any{
 	"HOLD_MISSING": int(quota.HoldMissing), "HOLD_FULL": int(quota.HoldsFull),
 
 	"HOLD_MOST_SETTLED": quota.MostSettled, "HOLD_SMALLEST_SLICE": quota.SmallestSlice, "HOLD_CHARGE_MEMORY": quota.ChargeMemory.Milliseconds(),
+	"HOLD_STREAM_MEMORY": quota.StreamMemory.Milliseconds(),
 }
 
 var constantName = regexp.MustCompile(`\b(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD)_[A-Z_]+\b`)

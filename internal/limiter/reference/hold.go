@@ -52,7 +52,7 @@ func (e *entry) settle(r *quota.EntryReply) {
 		return
 	}
 	r.Settled = h.Settle(e.now, func(id string, units, end int64) {
-		state[chargeID](e.model, e.Key, quota.ChargeName(e.Policy.ID(), id)).end = expireIn(e.now, quota.ChargeMemory)
+		state[chargeID](e.model, e.Key, quota.ChargeName(e.Policy.ID(), id)).end = expireIn(e.now, quota.MemoryOf(id))
 		e.forEachSettler(func(i int, l *quota.Limit, s settler) {
 			if !sharesLog(e.Policy, i) {
 				s.settle(e.Entry, l, units, end, e.now)
@@ -87,6 +87,6 @@ func (e *entry) Remember(id string) bool {
 	if c.alive(e.now) {
 		return false
 	}
-	c.end = expireIn(e.now, quota.ChargeMemory)
+	c.end = expireIn(e.now, quota.MemoryOf(id))
 	return true
 }

@@ -204,3 +204,39 @@ func chargeIDsAreNoCounters(t *testing.T, subject *Subject) {
 	g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Denied))
 	g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(5)))
 }
+
+// An ID takes room only if a repeat of the charge could spend, and for as long as its caller may repeat it.
+func fewIDsAreRemembered(t *testing.T, subject *Subject) {
+	t.Helper()
+	g := NewWithT(t)
+	policy := ReservingPolicy("ids", SlowLimit(quota.FixedWindow, 1000))
+	charge := func(id string, cost int64, forgets bool) (spent bool, more int) {
+		before := subject.Size(t)
+		reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{
+			{Policy: policy, Key: "a", Cost: cost, Action: quota.CommitOrCharge, ID: id, Forgets: forgets},
+		}})
+		return reply.Entries[0].Hold != quota.HoldMissing, subject.Size(t) - before
+	}
+	charge("first", 1, true) // the window
+	more := func(id string, cost int64, forgets bool) int {
+		_, more := charge(id, cost, forgets)
+		return more
+	}
+	g.Expect(more("free", 0, false)).To(BeZero(), "a repeat spends nothing")
+	g.Expect(more("forgotten", 1, true)).To(BeZero())
+	spent, _ := charge("forgotten", 1, true)
+	g.Expect(spent).To(BeTrue(), "it counts again")
+
+	charge("paid", 1, false)
+	charge(quota.StreamPrefix+"paid", 1, false)
+	subject.SetTime(t, subject.Clock.Now().Add(quota.StreamMemory-time.Second))
+	for _, id := range []string{"paid", quota.StreamPrefix + "paid"} {
+		spent, _ := charge(id, 1, false)
+		g.Expect(spent).To(BeFalse(), id)
+	}
+	subject.SetTime(t, subject.Clock.Now().Add(2*time.Second))
+	spent, _ = charge(quota.StreamPrefix+"paid", 1, false)
+	g.Expect(spent).To(BeTrue())
+	spent, _ = charge("paid", 1, false)
+	g.Expect(spent).To(BeFalse())
+}

@@ -44,6 +44,7 @@ var promises = []struct {
 	{name: "holds are listed", test: holdsAreListed},
 	{name: "late commits find unsettled holds", test: lateCommitsFindUnsettledHolds},
 	{name: "IDs of charges are no counters", test: chargeIDsAreNoCounters},
+	{name: "only IDs that could spend again are remembered", test: fewIDsAreRemembered},
 }
 
 // TestPromises tests the promises of docs/algorithms.md and docs/reservations.md with the store.

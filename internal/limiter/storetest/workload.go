@@ -256,7 +256,7 @@ func (w *Workload) NextCall() *quota.Call {
 	call := &quota.Call{Draw: w.Rand.Uint32()}
 	for _, i := range w.Rand.Perm(len(w.policies))[:1+w.Rand.IntN(len(w.policies))] {
 		e := w.randomEntry(i)
-		e.ID = []string{"x", "y", "z", "{a}:b"}[w.Rand.IntN(4)]
+		e.ID = []string{"x", "y", "z", "{a}:b", quota.StreamPrefix + "x"}[w.Rand.IntN(5)]
 		e.TTL = workloadTTLs[w.Rand.IntN(len(workloadTTLs))]
 		if e.Policy.MaxOpen() == manyHolds {
 			e.ID, e.TTL = strconv.Itoa(w.Rand.IntN(manyHolds)), workloadTTLs[2+w.Rand.IntN(3)]
