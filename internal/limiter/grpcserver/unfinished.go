@@ -15,6 +15,8 @@ const (
 	requestBytes = 4 << 10
 	// frameBytes is what gRPC holds for a DATA frame besides its payload.
 	frameBytes = 96
+	// maxFrameBytes is the length of the longest frame that gRPC reads.
+	maxFrameBytes = 16 << 10
 	// prefaceBytes is the length of the text that begins each HTTP/2 connection.
 	prefaceBytes = 24
 )
@@ -38,6 +40,7 @@ type unfinished struct {
 	blockEnds  bool   // the stream ends with its headers
 	blockIsNew bool   // the headers began in this read
 	frames     int64  // other than DATA, that began in this read
+	kept       int    // length of the longest frame other than DATA, whose buffer gRPC keeps; 0 for short ones
 	data       *request
 
 	out frameReader // only sent uses it
@@ -128,15 +131,16 @@ func (u *unfinished) begin(f frame) (added int64) {
 	u.data = nil
 	if f.kind != frameData {
 		u.frames++
+		added = u.keepBuffer(f.length)
 	}
 	switch f.kind {
 	case frameHeaders:
-		return u.beginHeaders(f)
+		return added + u.beginHeaders(f)
 	case frameContinuation:
 		if u.block != 0 && u.newest == u.block {
 			u.current.bytes += int64(f.length)
 		} else {
-			return u.addTo(u.block, int64(f.length))
+			return added + u.addTo(u.block, int64(f.length))
 		}
 	case frameData:
 		u.padding = 0
@@ -159,7 +163,21 @@ func (u *unfinished) begin(f frame) (added int64) {
 			return cost
 		}
 	}
-	return 0
+	return added
+}
+
+// shortFrameBytes is the longest frame whose buffer is part of what each connection takes.
+const shortFrameBytes = 1 << 10
+
+// keepBuffer returns the memory to hold until the connection ends for the buffer of a frame of that length, which gRPC takes
+// when the header of the frame has arrived.
+func (u *unfinished) keepBuffer(length int) (added int64) {
+	if length <= max(shortFrameBytes, u.kept) || length > maxFrameBytes {
+		return 0
+	}
+	added = int64(length - u.kept)
+	u.kept = length
+	return added
 }
 
 func (u *unfinished) beginHeaders(f frame) (added int64) {
@@ -312,7 +330,7 @@ func bufferBytesOf(length int) int64 {
 	case length == 0:
 		return 0
 	case length > 4<<10:
-		length = 16 << 10 // the largest frame that gRPC reads
+		length = maxFrameBytes
 	case length > 1<<10:
 		length = 4 << 10
 	}

@@ -137,6 +137,20 @@ func TestCallsInFlightAreCounted(t *testing.T) {
 	g.Expect(held).To(Equal(int64(8+rememberedCalls)*callBytes), "only the newest can end")
 }
 
+// gRPC keeps the buffer of the longest frame other than DATA, also of a frame that does not arrive completely.
+func TestKeptBuffersAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	held := int64(0)
+	u := newUnfinished(time.Now, (*heldBytes)(&held))
+	feed(u, func() int { return 1000 }, testFrame(4, 0, 0, make([]byte, shortFrameBytes)))
+	g.Expect(held).To(BeZero())
+	u.received(testFrame(4, 0, 0, make([]byte, 6000)))
+	g.Expect(held).To(Equal(int64(6000)))
+	u.received(testFrame(4, 0, 0, make([]byte, 5000)))
+	u.received(testFrame(4, 0, 0, make([]byte, 9000))[:20])
+	g.Expect(held).To(Equal(int64(9000)))
+}
+
 // A reset of a call that never began, whose place is that of an open call, releases nothing.
 func TestOnlyRememberedCallsEnd(t *testing.T) {
 	g := NewWithT(t)
