@@ -121,20 +121,3 @@ func checkBounds(at *field.Path, exception *v1alpha1.RateLimitException, policy 
 	}
 	return errs
 }
-
-// ExceptionsFor returns the records of those exceptions to the policy that are for the key, which has the form of ExceptionKey. It
-// leaves out exceptions with problems.
-func ExceptionsFor(
-	key []string, policy *v1alpha1.RateLimitPolicy, of *plan.Plan, all []v1alpha1.RateLimitException, now time.Time,
-) (found []*plan.Exception) {
-	for i := range all {
-		e := &all[i]
-		if e.Spec.Policy != policy.Name || !slices.Equal(ExceptionKey(e.Spec.Key, of), key) {
-			continue
-		}
-		if compiled, _ := Exception(e, policy, of, now); compiled != nil {
-			found = append(found, compiled)
-		}
-	}
-	return found
-}

@@ -13,16 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/warning"
 )
 
 // exceptionKind returns the kind of RateLimitExceptions.
@@ -45,8 +45,7 @@ func exceptionKind() *recordKind {
 			return b.
 				Watches(&v1alpha1.RateLimitPolicy{}, handler.EnqueueRequestsFromMapFunc(r.exceptionsOfPolicy),
 					builder.WithPredicates(specChanged(), r.whileLeading(noneMissed))).
-				Watches(&v1alpha1.RateLimitException{}, handler.EnqueueRequestsFromMapFunc(r.exceptionsBeside),
-					builder.WithPredicates(specChanged(), r.whileLeading(noneMissed)))
+				Watches(&v1alpha1.RateLimitException{}, r.exceptionsBeside())
 		},
 	}
 }
@@ -87,17 +86,11 @@ func (r *Reconciler) compileException(ctx context.Context, e *v1alpha1.RateLimit
 		return compiled, nil
 	}
 	compiled.record = record
-	all := &v1alpha1.RateLimitExceptionList{}
-	if err := r.client.List(ctx, all, client.InNamespace(e.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+	warnings, untrue := r.exceptions.Warnings(record, policy, of.plan, now)
+	compiled.warnings = warnings
+	if end := r.localTime(untrue); !untrue.IsZero() && end.Before(compiled.again) {
+		compiled.again = end
 	}
-	beside := compile.ExceptionsFor(record.Key, policy, of.plan, all.Items, now)
-	for _, other := range beside {
-		if end := r.localTime(other.Until()); now.Before(other.Until()) && end.Before(compiled.again) {
-			compiled.again = end // then the warning is no longer true
-		}
-	}
-	compiled.warnings = warning.Exception(record, of.plan, beside, now)
 	return compiled, nil
 }
 
@@ -117,29 +110,35 @@ func (r *Reconciler) localTime(redis time.Time) time.Time {
 }
 
 // exceptionsOfPolicy lists the exceptions that name the policy.
-func (r *Reconciler) exceptionsOfPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
-	return r.exceptionsWhere(ctx, policy.GetNamespace(), func(e *v1alpha1.RateLimitException) bool { return e.Spec.Policy == policy.GetName() })
+func (r *Reconciler) exceptionsOfPolicy(_ context.Context, policy client.Object) []reconcile.Request {
+	return requestsFor(r.exceptions.NamesOf(client.ObjectKeyFromObject(policy)))
 }
 
-// exceptionsBeside lists the other exceptions for the key of the exception, whose warnings depend on it.
-func (r *Reconciler) exceptionsBeside(ctx context.Context, object client.Object) []reconcile.Request {
-	changed := object.(*v1alpha1.RateLimitException) //nolint:forcetypeassert // of the watch
-	return r.exceptionsWhere(ctx, changed.Namespace, func(e *v1alpha1.RateLimitException) bool {
-		return e.Name != changed.Name && e.Spec.Policy == changed.Spec.Policy && slices.Equal(e.Spec.Key, changed.Spec.Key)
-	})
-}
-
-func (r *Reconciler) exceptionsWhere(ctx context.Context, namespace string, holds func(*v1alpha1.RateLimitException) bool) (requests []reconcile.Request) {
-	all := &v1alpha1.RateLimitExceptionList{}
-	if err := r.client.List(ctx, all, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Failed to list exceptions", "namespace", namespace)
-	}
-	for i := range all.Items {
-		if holds(&all.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-		}
+func requestsFor(names []types.NamespacedName) []reconcile.Request {
+	requests := make([]reconcile.Request, len(names))
+	for i := range names {
+		requests[i].NamespacedName = names[i]
 	}
 	return requests
+}
+
+// exceptionsBeside keeps the index of exceptions up to date, also before a term, and queues in a term the exceptions whose
+// warnings a change may affect.
+func (r *Reconciler) exceptionsBeside() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	replace := func(q queue, was, is client.Object) {
+		before, _ := was.(*v1alpha1.RateLimitException)
+		after, _ := is.(*v1alpha1.RateLimitException)
+		affected := r.exceptions.Replace(before, after)
+		if _, leading := r.Terms.running(); leading {
+			enqueueLowPriority(q, requestsFor(affected)...)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { replace(q, nil, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { replace(q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { replace(q, e.Object, nil) },
+	}
 }
 
 // exceptionStatus returns the status of the exception.

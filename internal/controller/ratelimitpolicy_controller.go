@@ -29,6 +29,7 @@ import (
 	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/grant"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/warning"
 )
 
 const (
@@ -87,6 +88,8 @@ type Reconciler struct {
 	kinds    kinds
 	policies *kind // of kinds
 	synced   syncedKinds
+
+	exceptions warning.ExceptionIndex
 }
 
 // SetupWithManager adds a controller of each kind to the manager. They run in every process

@@ -20,7 +20,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
-	"github.com/weir-dev/weir/internal/warning"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 	"github.com/weir-dev/weir/internal/webhook/intake"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
@@ -71,15 +70,14 @@ func addWebhook(
 	ctx context.Context, mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, budget plan.Budget,
 	in *intake.Intake, logger *slog.Logger,
 ) error {
-	matches := &warning.MatchIndex{}
-	if err := v1alpha1.Follow(ctx, matches, mgr.GetCache()); err != nil {
+	validator := &v1alpha1.Validator{
+		Namespaces: mgr.GetAPIReader(), Tenancy: tenancy, Reviews: o.Reviews,
+		Sizes: &v1alpha1.RecordSizes{Objects: mgr.GetCache(), Budget: budget},
+	}
+	if err := validator.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
-		Matches: matches, Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
-		Reviews: o.Reviews,
-		Sizes:   &v1alpha1.RecordSizes{Objects: mgr.GetCache(), Budget: budget},
-	})
+	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), validator)
 	if err != nil {
 		return err
 	}

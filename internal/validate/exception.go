@@ -43,7 +43,7 @@ func (c *checker) addToException(e *exception, severity Severity, field, message
 // not judged further; it counts as valid, since the policy may be applied already.
 func (c *checker) judgeExceptions() {
 	now := time.Now() //nolint:forbidigo // an end is at most 90 days ahead
-	compiled := map[string][]*plan.Exception{}
+	index := &warning.ExceptionIndex{}
 	for _, e := range c.exceptions {
 		p := c.defined[e.PolicyID()]
 		if p == nil {
@@ -59,7 +59,7 @@ func (c *checker) judgeExceptions() {
 		}
 		if record != nil {
 			e.compiled = record
-			compiled[e.Namespace] = append(compiled[e.Namespace], record)
+			index.Replace(nil, e.RateLimitException)
 			c.result.Exceptions++
 		}
 	}
@@ -67,7 +67,9 @@ func (c *checker) judgeExceptions() {
 		if e.compiled == nil {
 			continue
 		}
-		for _, text := range warning.Exception(e.compiled, c.defined[e.PolicyID()].Plan, compiled[e.Namespace], now) {
+		of := c.defined[e.PolicyID()]
+		warnings, _ := index.Warnings(e.compiled, of.RateLimitPolicy, of.Plan, now)
+		for _, text := range warnings {
 			c.addToException(e, SeverityWarning, warning.FieldOf(text), text)
 		}
 	}

@@ -51,7 +51,9 @@ func (c *checker) compileKeyGroups() {
 
 func (c *checker) warnOfKeyGroups() {
 	for _, g := range c.keyGroups {
-		for _, text := range warning.KeyGroup(g.RateLimitKeyGroup, c.keyGroupsOf[g.Namespace], c.policiesOf[g.Namespace]) {
+		review := &warning.Review{}
+		warnings := review.KeyGroup(g.RateLimitKeyGroup, c.keyGroupsOf[g.Namespace], c.policiesOf[g.Namespace])
+		for _, text := range append(warnings, review.Unfinished()...) {
 			c.addToKeyGroup(g, SeverityWarning, warning.FieldOf(text), text)
 		}
 	}

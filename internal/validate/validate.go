@@ -188,12 +188,13 @@ func (c *checker) warn() {
 		if p.Plan == nil {
 			continue
 		}
-		warnings := warning.OfPlan(p.Plan)
+		review, warnings := &warning.Review{}, warning.OfPlan(p.Plan)
 		if p.Spec.Mode != v1alpha1.ModeDisabled {
 			warnings = append(warnings, warning.Overlaps(p.RateLimitPolicy, index, true)...)
-			warnings = append(warnings, warning.CrowdedMatches(p.RateLimitPolicy, c.policiesOf[p.Namespace])...)
+			warnings = append(warnings, review.CrowdedMatches(p.RateLimitPolicy, c.policiesOf[p.Namespace])...)
 		}
-		warnings = append(warnings, warning.Groups(p.RateLimitPolicy, c.keyGroupsOf[p.Namespace])...)
+		warnings = append(warnings, review.Groups(p.RateLimitPolicy, c.keyGroupsOf[p.Namespace])...)
+		warnings = append(warnings, review.Unfinished()...)
 		for _, text := range warnings {
 			c.addTo(p, SeverityWarning, warning.FieldOf(text), text)
 		}

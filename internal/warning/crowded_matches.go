@@ -5,7 +5,6 @@ package warning
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -13,27 +12,38 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
+// crowdedWhat names the comparison for Review.Unfinished.
+const crowdedWhat = "policies with the same requests"
+
 // CrowdedMatches warns of matches whose requests match more policies of the Namespace than Weir evaluates.
 // policies are the policies of the Namespace; policy itself may be among them, in an older form.
 //
 //   - It asks for a request with each host of the match, and a path, method, descriptor, headers and query parameters of it. Policies
 //     for other hosts or paths do not count.
 //   - Matches with a `when` do not count: which of them hold depends on the request.
-func CrowdedMatches(policy *v1alpha1.RateLimitPolicy, policies []v1alpha1.RateLimitPolicy) (warnings []string) {
+func (r *Review) CrowdedMatches(policy *v1alpha1.RateLimitPolicy, policies []v1alpha1.RateLimitPolicy) (warnings []string) {
 	if len(policies) < plan.MaxNamespacePolicies && totalLimits(policies) <= plan.MaxNamespaceLimits-len(policy.Spec.Limits) {
 		return nil
 	}
-	plans := []*plan.Plan{certainPlan(policy)}
+	requests := requestsOf(policy)
+	if !r.countMatching(requests, policy) {
+		return nil
+	}
 	for i := range policies {
-		if policies[i].Namespace == policy.Namespace && policies[i].Name != policy.Name {
-			plans = append(plans, certainPlan(&policies[i]))
+		if policies[i].Namespace != policy.Namespace || policies[i].Name == policy.Name {
+			continue
+		}
+		if !r.countMatching(requests, &policies[i]) {
+			break // what is counted so far may be enough
 		}
 	}
-	snapshot := plan.NewSnapshot(0, plans)
-	matches := compile.MatchesOf(policy)
-	for i := range matches {
-		if text := crowding(snapshot, &matches[i]); text != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: %s; the failureMode of the others decides", atMatch(policy, i), text))
+	last := -1
+	for i := range requests.all {
+		c := &requests.all[i]
+		if c.match != last && (c.policies > plan.MaxNamespacePolicies || c.limits > plan.MaxNamespaceLimits) {
+			last = c.match
+			warnings = append(warnings, fmt.Sprintf("%s: its requests match %d policies with %d limits of the Namespace, at most %d with %d are evaluated; the failureMode of the others decides",
+				atMatch(policy, c.match), c.policies, c.limits, plan.MaxNamespacePolicies, plan.MaxNamespaceLimits))
 		}
 	}
 	return warnings
@@ -46,34 +56,85 @@ func totalLimits(policies []v1alpha1.RateLimitPolicy) (n int) {
 	return n
 }
 
-// certainPlan returns what of the policy decides whether it matches, without the matches that have a when.
-func certainPlan(policy *v1alpha1.RateLimitPolicy) *plan.Plan {
-	p := &plan.Plan{Namespace: policy.Namespace, Name: policy.Name, Mode: plan.Mode(policy.Spec.Mode), Limits: make([]plan.Limit, len(policy.Spec.Limits))}
-	p.Matches = slices.DeleteFunc(compile.MatchesOf(policy), func(m plan.Match) bool { return m.When != "" })
-	return p
+// crowdedRequests are a request for each match of the policy under review and each of its hosts.
+type crowdedRequests struct {
+	all    []crowdedRequest
+	byHost map[string][]int // indexes in all
+	every  []int            // all indexes
 }
 
-// crowding returns how many policies and limits match the requests of the match, empty if they fit.
-func crowding(snapshot *plan.Snapshot, m *plan.Match) string {
-	hosts := m.Hosts
+// crowdedRequest is a request, and the policies that match it certainly.
+type crowdedRequest struct {
+	match            int // of the policy under review
+	request          *plan.Attributes
+	policies, limits int
+	last             *v1alpha1.RateLimitPolicy // the last one that is counted
+}
+
+func requestsOf(policy *v1alpha1.RateLimitPolicy) *crowdedRequests {
+	requests := &crowdedRequests{byHost: map[string][]int{}}
+	matches := compile.MatchesOf(policy)
+	for i := range matches {
+		hosts := matches[i].Hosts
+		if len(hosts) == 0 {
+			hosts = []string{""}
+		}
+		for _, host := range hosts {
+			c, n := crowdedRequest{match: i, request: RequestOf(&matches[i], host)}, len(requests.all)
+			requests.all, requests.every = append(requests.all, c), append(requests.every, n)
+			requests.byHost[c.request.Host] = append(requests.byHost[c.request.Host], n)
+		}
+	}
+	return requests
+}
+
+// with returns the requests that may have one of the hosts of a match, perhaps some twice.
+func (c *crowdedRequests) with(hosts []string) (indexes []int) {
 	if len(hosts) == 0 {
-		hosts = []string{""}
+		return c.every
 	}
 	for _, host := range hosts {
-		policies, limits := 0, 0
-		seen := map[*plan.Plan]bool{}
-		for _, found := range snapshot.Match(RequestOf(m, host)) {
-			if !seen[found.Plan] {
-				seen[found.Plan] = true
-				policies, limits = policies+1, limits+len(found.Plan.Limits)
+		if strings.HasPrefix(host, "*") {
+			return c.every
+		}
+		indexes = append(indexes, c.byHost[host]...)
+	}
+	return indexes
+}
+
+// countMatching counts the policy for each request that it certainly matches: a match without a when holds. It reports whether
+// the review may do so.
+func (r *Review) countMatching(requests *crowdedRequests, policy *v1alpha1.RateLimitPolicy) bool {
+	if policy.Spec.Mode == v1alpha1.ModeDisabled {
+		return true
+	}
+	p := &plan.Plan{Namespace: policy.Namespace, Name: policy.Name, Matches: compile.MatchesOf(policy)}
+	for i := range p.Matches {
+		if p.Matches[i].When != "" {
+			continue
+		}
+		indexes := requests.with(p.Matches[i].Hosts)
+		if !r.Step((1+len(indexes))*values(&p.Matches[i]), crowdedWhat) {
+			return false
+		}
+		match := plan.NearMatch{Plan: p, Match: i, Field: plan.NoField}
+		for _, index := range indexes {
+			c := &requests.all[index]
+			if c.last == policy {
+				continue
+			}
+			if _, found := match.Repaired(*c.request); len(found) > 0 {
+				c.last = policy
+				c.policies, c.limits = c.policies+1, c.limits+len(policy.Spec.Limits)
 			}
 		}
-		if policies > plan.MaxNamespacePolicies || limits > plan.MaxNamespaceLimits {
-			return fmt.Sprintf("its requests match %d policies with %d limits of the Namespace, at most %d with %d are evaluated",
-				policies, limits, plan.MaxNamespacePolicies, plan.MaxNamespaceLimits)
-		}
 	}
-	return ""
+	return true
+}
+
+// values returns the number of values that a request is compared with, at least 1.
+func values(m *plan.Match) int {
+	return 1 + len(m.Targets) + len(m.Hosts) + len(m.Methods) + len(m.Paths) + len(m.Headers) + len(m.QueryParameters) + len(m.Descriptors)
 }
 
 // RequestOf returns a request for the host that the match holds for, its when aside. "*" stands for the name "any".

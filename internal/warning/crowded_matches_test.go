@@ -54,8 +54,8 @@ func TestCrowdedMatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(CrowdedMatches(&tc.policies[0], tc.policies)).To(Equal(tc.want))
-			g.Expect(CrowdedMatches(&tc.policies[0], tc.policies[1:])).To(Equal(tc.want), "a new policy")
+			g.Expect((&Review{}).CrowdedMatches(&tc.policies[0], tc.policies)).To(Equal(tc.want))
+			g.Expect((&Review{}).CrowdedMatches(&tc.policies[0], tc.policies[1:])).To(Equal(tc.want), "a new policy")
 		})
 	}
 }

@@ -60,7 +60,7 @@ func TestGroups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			NewWithT(t).Expect(Groups(policyWith(tc.overrides...), tc.keyGroups)).To(Equal(tc.want))
+			NewWithT(t).Expect((&Review{}).Groups(policyWith(tc.overrides...), tc.keyGroups)).To(Equal(tc.want))
 		})
 	}
 }
@@ -101,7 +101,7 @@ func TestKeyGroup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			NewWithT(t).Expect(KeyGroup(&tc.group, tc.keyGroups, tc.policies)).To(Equal(tc.want))
+			NewWithT(t).Expect((&Review{}).KeyGroup(&tc.group, tc.keyGroups, tc.policies)).To(Equal(tc.want))
 		})
 	}
 }

@@ -75,8 +75,12 @@ func (x *MatchIndex) Replace(was, is *v1alpha1.RateLimitPolicy) {
 	for _, key := range before {
 		x.remove(key, nameOf(was))
 	}
+	if len(after) == 0 {
+		return
+	}
+	name := nameOf(is) // once for all matches, which keep it
 	for _, key := range after {
-		x.add(key, nameOf(is))
+		x.add(key, name)
 	}
 }
 

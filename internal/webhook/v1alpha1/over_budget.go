@@ -4,7 +4,6 @@
 package v1alpha1
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/warning"
 )
 
 // RecordSizes estimates how much of the budget of a Namespace its objects use. Only the leader
@@ -41,24 +41,20 @@ type recordSize struct {
 	bytes      int
 }
 
-// shortageOfPlan returns why the plan is likely to have no room, or nil.
-func (s *RecordSizes) shortageOfPlan(ctx context.Context, compiled *plan.Plan) (*plan.OverBudget, error) {
-	list := &v1alpha1.RateLimitPolicyList{}
-	if err := s.Objects.List(ctx, list, client.InNamespace(compiled.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	return s.shortage(compiled, measure(s, recordsOf{plan.KindPlan, compiled.Namespace}, list.Items, func(policy *v1alpha1.RateLimitPolicy) int {
+// shortageOfPlan returns why the plan is likely to have no room beside the policies of its Namespace, or nil.
+func (s *RecordSizes) shortageOfPlan(review *warning.Review, compiled *plan.Plan, policies []v1alpha1.RateLimitPolicy) *plan.OverBudget {
+	return s.shortage(compiled, measure(s, review, recordsOf{plan.KindPlan, compiled.Namespace}, policies, func(policy *v1alpha1.RateLimitPolicy) int {
 		other, problems := compile.Compile(policy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
 		if len(problems) > 0 {
 			return 0
 		}
 		return sizeOf(other)
-	})), nil
+	}))
 }
 
 // shortageOfKeyGroup returns why the key group is likely to have no room beside the key groups of its Namespace, or nil.
-func (s *RecordSizes) shortageOfKeyGroup(compiled *plan.KeyGroup, groups []v1alpha1.RateLimitKeyGroup) *plan.OverBudget {
-	return s.shortage(compiled, measure(s, recordsOf{plan.KindKeyGroup, compiled.Namespace}, groups, func(group *v1alpha1.RateLimitKeyGroup) int {
+func (s *RecordSizes) shortageOfKeyGroup(review *warning.Review, compiled *plan.KeyGroup, groups []v1alpha1.RateLimitKeyGroup) *plan.OverBudget {
+	return s.shortage(compiled, measure(s, review, recordsOf{plan.KindKeyGroup, compiled.Namespace}, groups, func(group *v1alpha1.RateLimitKeyGroup) int {
 		other, problems := compile.KeyGroup(group)
 		if len(problems) > 0 {
 			return 0
@@ -68,8 +64,11 @@ func (s *RecordSizes) shortageOfKeyGroup(compiled *plan.KeyGroup, groups []v1alp
 }
 
 // shortage returns why the record is likely to have no room beside the records of its kind and Namespace, or nil. They
-// may include an earlier form of it.
+// may include an earlier form of it. No map means that they are unknown.
 func (s *RecordSizes) shortage(r plan.Record, beside map[string]recordSize) *plan.OverBudget {
+	if beside == nil {
+		return nil
+	}
 	namespace, own := plan.SplitID(r.ID())
 	change, used := plan.UsageOf(r.ID(), sizeOf(r)), plan.Usage{}
 	for name, size := range beside {
@@ -86,19 +85,25 @@ func (s *RecordSizes) shortage(r plan.Record, beside map[string]recordSize) *pla
 	return budgets.Shortage(namespace, change, used, plan.Usage{})
 }
 
+// measureSteps is the number of steps of a review for which an object is compiled.
+const measureSteps = 1 << 10
+
 // measure returns the sizes of the records of these objects, which are all of their kind and Namespace, by name. It
-// measures each generation once.
+// measures each generation once. If the review is over before, it returns nil, and the next review continues.
 func measure[T any, O interface {
 	*T
 	client.Object
-}](s *RecordSizes, of recordsOf, objects []T, size func(O) int) map[string]recordSize {
+}](s *RecordSizes, review *warning.Review, of recordsOf, objects []T, size func(O) int) map[string]recordSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, next := s.known[of], make(map[string]recordSize, len(objects))
+	before, next, whole := s.known[of], make(map[string]recordSize, len(objects)), true
 	for i := range objects {
 		object := O(&objects[i])
 		measured := before[object.GetName()]
 		if measured.uid != object.GetUID() || measured.generation != object.GetGeneration() {
+			if whole = whole && review.Step(measureSteps, "budgets"); !whole {
+				continue
+			}
 			measured = recordSize{object.GetUID(), object.GetGeneration(), size(object)}
 		}
 		next[object.GetName()] = measured
@@ -107,6 +112,9 @@ func measure[T any, O interface {
 		s.known = map[recordsOf]map[string]recordSize{}
 	}
 	s.known[of] = next
+	if !whole {
+		return nil
+	}
 	return next
 }
 

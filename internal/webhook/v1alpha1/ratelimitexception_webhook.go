@@ -18,7 +18,6 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/warning"
 )
 
 // +kubebuilder:webhook:path=/validate-ratelimit-weir-dev-v1alpha1-ratelimitexception,mutating=false,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,groups=ratelimit.weir.dev,resources=ratelimitexceptions,verbs=create;update,versions=v1alpha1,name=ratelimitexceptions.ratelimit.weir.dev,serviceName=weir-webhook,serviceNamespace=weir-system,admissionReviewVersions=v1,patch=`{"matchConditions":[{"name":"not-being-deleted","expression":"!has(object.metadata.deletionTimestamp)"}]}`
@@ -86,7 +85,7 @@ func (v *exceptionValidator) validate(
 	if v.Sizes == nil || !v.list(ctx, e.Namespace, all) {
 		return nil, nil
 	}
-	warnings = warning.Exception(compiled, of, compile.ExceptionsFor(compiled.Key, policy, of, all.Items, now), now)
+	warnings, _ = v.Exceptions.Warnings(compiled, policy, of, now)
 	return truncated(append(warnings, v.budgetWarnings(e, all.Items, now)...)), nil
 }
 

@@ -5,11 +5,8 @@ package v1alpha1
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -59,38 +56,18 @@ func (v *keyGroupValidator) validate(ctx context.Context, group *v1alpha1.RateLi
 	if !v.list(ctx, group.Namespace, groups) || !v.list(ctx, group.Namespace, policies) {
 		return nil, nil
 	}
-	warnings = warning.KeyGroup(group, groups.Items, policies.Items)
-	return truncated(append(warnings, v.budgetWarnings(compiled, groups.Items)...)), nil
+	review, end := v.beginReview(ctx)
+	defer end()
+	warnings = review.KeyGroup(group, groups.Items, policies.Items)
+	warnings = append(warnings, v.budgetWarnings(review, compiled, groups.Items)...)
+	return truncated(append(warnings, review.Unfinished()...)), nil
 }
 
 // budgetWarnings warns of a key group that is likely to have no room in the budget of its Namespace.
-func (v *keyGroupValidator) budgetWarnings(compiled *plan.KeyGroup, groups []v1alpha1.RateLimitKeyGroup) []string {
-	shortage := v.Sizes.shortageOfKeyGroup(compiled, groups)
+func (v *keyGroupValidator) budgetWarnings(review *warning.Review, compiled *plan.KeyGroup, groups []v1alpha1.RateLimitKeyGroup) []string {
+	shortage := v.Sizes.shortageOfKeyGroup(review, compiled, groups)
 	if shortage == nil {
 		return nil
 	}
 	return []string{"spec: the key group will probably not be accepted (OverBudget): " + shortage.String()}
-}
-
-// groupWarnings warns of the groups that overrides of the policy select.
-func (v *Validator) groupWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {
-	groups := &v1alpha1.RateLimitKeyGroupList{}
-	if v.Sizes == nil || !v.list(ctx, policy.Namespace, groups) {
-		return nil
-	}
-	return warning.Groups(policy, groups.Items)
-}
-
-// listTimeout bounds a list while the cache does not have the kind yet, such as before its CRD is installed.
-const listTimeout = time.Second
-
-// list reads the objects of the Namespace from the cache. It logs an error and then returns false.
-func (v *Validator) list(ctx context.Context, namespace string, into client.ObjectList) bool {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	err := v.Sizes.Objects.List(ctx, into, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Failed to list the objects of the Namespace", "namespace", namespace)
-	}
-	return err == nil
 }

@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -35,10 +36,14 @@ const maxWarningBytes = 256
 
 // Validator validates policies that are created or updated.
 type Validator struct {
-	// Matches holds the matches of all policies.
-	Matches *warning.MatchIndex
+	// Matches holds the matches of all policies, Exceptions all exceptions. See Follow.
+	Matches    *warning.MatchIndex
+	Exceptions *warning.ExceptionIndex
 	// Sizes estimates the use of budgets; nil does not warn of them.
 	Sizes *RecordSizes
+	// ReviewTime bounds the comparisons of an object with others of its Namespace, which serve warnings alone, while an API
+	// server waits. Defaults to 50 ms.
+	ReviewTime time.Duration
 	// Reviews counts the answers; nil counts none.
 	Reviews *Reviews
 	// Namespaces reads Namespaces and policies from the API server: a cache that lags behind an annotation
@@ -118,10 +123,8 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 	warnings = append(warnings, warning.OfPlan(compiled)...)
 	if policy.Spec.Mode != v1alpha1.ModeDisabled {
 		warnings = append(warnings, warning.Overlaps(policy, v.Matches, v.Tenancy == compile.TenancyCluster)...)
-		warnings = append(warnings, v.crowdedWarnings(ctx, policy)...)
 	}
-	warnings = append(warnings, v.groupWarnings(ctx, policy)...)
-	warnings = append(warnings, v.budgetWarnings(ctx, compiled)...)
+	warnings = append(warnings, v.namespaceWarnings(ctx, policy, compiled)...)
 	if was != nil {
 		warnings = append(warnings, editWarnings(was, compiled)...)
 	}
@@ -159,31 +162,48 @@ func editWarnings(was *v1alpha1.RateLimitPolicy, is *plan.Plan) []string {
 	return warning.DroppedCounters(before, is)
 }
 
-// crowdedWarnings warns of requests that match more policies of the Namespace than Weir evaluates.
-func (v *Validator) crowdedWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {
+// namespaceWarnings compares the policy with the other objects of its Namespace.
+func (v *Validator) namespaceWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy, compiled *plan.Plan) (warnings []string) {
 	if v.Sizes == nil {
 		return nil
 	}
-	list := &v1alpha1.RateLimitPolicyList{}
-	if err := v.Sizes.Objects.List(ctx, list, client.InNamespace(policy.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Failed to list the policies of the Namespace", "namespace", policy.Namespace)
-		return nil
+	policies, groups := &v1alpha1.RateLimitPolicyList{}, &v1alpha1.RateLimitKeyGroupList{}
+	hasPolicies, hasGroups := v.list(ctx, policy.Namespace, policies), v.list(ctx, policy.Namespace, groups)
+	review, end := v.beginReview(ctx)
+	defer end()
+	if hasPolicies && policy.Spec.Mode != v1alpha1.ModeDisabled {
+		warnings = review.CrowdedMatches(policy, policies.Items)
 	}
-	return warning.CrowdedMatches(policy, list.Items)
+	if hasGroups {
+		warnings = append(warnings, review.Groups(policy, groups.Items)...)
+	}
+	if hasPolicies {
+		if shortage := v.Sizes.shortageOfPlan(review, compiled, policies.Items); shortage != nil {
+			warnings = append(warnings, "spec: the policy will probably not be accepted (OverBudget): "+shortage.String())
+		}
+	}
+	return append(warnings, review.Unfinished()...)
 }
 
-// budgetWarnings warns of a plan that is likely to have no room in the budget of its Namespace.
-func (v *Validator) budgetWarnings(ctx context.Context, compiled *plan.Plan) []string {
-	if v.Sizes == nil {
-		return nil
-	}
-	shortage, err := v.Sizes.shortageOfPlan(ctx, compiled)
+// defaultReviewTime is much shorter than a call of the webhook may take.
+const defaultReviewTime = 50 * time.Millisecond
+
+// beginReview returns a review that is over after ReviewTime or when ctx ends. The caller must call end.
+func (v *Validator) beginReview(ctx context.Context) (review *warning.Review, end context.CancelFunc) {
+	ctx, end = context.WithTimeout(ctx, cmp.Or(v.ReviewTime, defaultReviewTime))
+	return &warning.Review{Ended: ctx.Done()}, end
+}
+
+// listTimeout bounds a list while the cache does not have the kind yet, such as before its CRD is installed.
+const listTimeout = time.Second
+
+// list reads the objects of the Namespace from the cache. It logs an error and then returns false.
+func (v *Validator) list(ctx context.Context, namespace string, into client.ObjectList) bool {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	err := v.Sizes.Objects.List(ctx, into, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Failed to list the policies of the Namespace", "namespace", compiled.Namespace)
-		return nil
+		log.FromContext(ctx).Error(err, "Failed to list the objects of the Namespace", "namespace", namespace)
 	}
-	if shortage == nil {
-		return nil
-	}
-	return []string{"spec: the policy will probably not be accepted (OverBudget): " + shortage.String()}
+	return err == nil
 }

@@ -31,7 +31,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/kube"
-	"github.com/weir-dev/weir/internal/warning"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
@@ -107,15 +106,15 @@ func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop
 	GinkgoHelper()
 	policies, err := cache.New(server.Config, cache.Options{Scheme: server.Env.Scheme})
 	Expect(err).NotTo(HaveOccurred())
-	matches := &warning.MatchIndex{}
-	Expect(v1alpha1.Follow(ctx, matches, policies)).To(Succeed())
+	validator := &v1alpha1.Validator{
+		Namespaces: api, Tenancy: tenancy, Sizes: &v1alpha1.RecordSizes{Objects: policies, Budget: budget}, Reviews: reviews,
+		ReviewTime: time.Minute, // a busy machine may need more than the default
+	}
+	Expect(validator.Follow(ctx, policies)).To(Succeed())
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { _ = policies.Start(run) }()
 	DeferCleanup(cancel)
-	handler, err := v1alpha1.NewHandler(server.Env.Scheme, &v1alpha1.Validator{
-		Matches: matches, Namespaces: api, Tenancy: tenancy,
-		Sizes: &v1alpha1.RecordSizes{Objects: policies, Budget: budget}, Reviews: reviews,
-	})
+	handler, err := v1alpha1.NewHandler(server.Env.Scheme, validator)
 	Expect(err).NotTo(HaveOccurred())
 	https := httptest.NewTLSServer(handler)
 	DeferCleanup(https.Close)
