@@ -51,6 +51,14 @@ var (
 	}
 )
 
+// with returns the outcome, with a message that reports whether objects could not be compared.
+func (o wiredOutcome) with(f gatewayapi.Finding) wiredOutcome {
+	if f.Result == gatewayapi.Unchecked {
+		o.message += " " + f.Message
+	}
+	return o
+}
+
 // evidence is what replicas have reported about one policy, and what the objects of its targets prove.
 type evidence struct {
 	finding gatewayapi.Finding
@@ -99,11 +107,11 @@ func (w *wiring) judge(e evidence) (changed bool) {
 	case e.finding.Result == gatewayapi.Pending && w.isByObjects():
 		// The condition stays as it is until the objects are read.
 	case w.seen:
-		next = trafficSeen
+		next = trafficSeen.with(e.finding)
 	case !e.known, e.rollingOut && w.adopted && !w.shown, w.selectors == "" && w.shown:
 		// The condition stays as it is.
 	default:
-		next = noTraffic
+		next = noTraffic.with(e.finding)
 	}
 	changed = next != w.outcome
 	w.outcome = next

@@ -307,6 +307,18 @@ func TestFindingsPrecedeTraffic(t *testing.T) {
 		_, reason = judged(w, read(none, 10*time.Second, 10*time.Second))
 		g.Expect(reason).To(Equal(v1alpha1.ReasonTrafficSeen))
 	})
+	t.Run("objects that are too many to compare", func(t *testing.T) {
+		g := NewWithT(t)
+		unchecked := gatewayapi.Finding{Result: gatewayapi.Unchecked, Message: "Too many."}
+		w, reason := judged(fresh, evidence{finding: unchecked, known: true})
+		g.Expect(reason).To(Equal(v1alpha1.ReasonNoTraffic))
+		g.Expect(w.outcome.message).To(HaveSuffix(" Too many."))
+		w, reason = judged(w, read(unchecked, time.Second, time.Second))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonTrafficSeen))
+		g.Expect(w.outcome.message).To(Equal("A check has applied to the policy. Too many."))
+		w, _ = judged(w, read(none, time.Second, time.Second))
+		g.Expect(w.outcome.message).To(Equal("A check has applied to the policy."))
+	})
 	t.Run("a leader that has not read the objects", func(t *testing.T) {
 		g := NewWithT(t)
 		adopted := fresh

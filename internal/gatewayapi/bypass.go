@@ -6,25 +6,20 @@ package gatewayapi
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // bypass is the requests of a route that a SecurityPolicy keeps from Weir.
 type bypass struct {
-	policy *SecurityPolicy
+	policy *policy
 	route  routeName
-	// rules are the named rules of these requests. rule is the one that the SecurityPolicy targets, "" for the
-	// route.
-	rules []string
-	rule  string
-	// gateway and listener are those through which the requests come; listener is empty for all.
-	gateway  types.NamespacedName
-	listener string
-	wired    string // what asks Weir instead, such as "Gateway infra/public"
+	rule   string // that the SecurityPolicy targets, "" for the route
+	// wired is what asks Weir instead, a Gateway or the route.
+	wired routeName
 }
 
 // String names the objects.
@@ -33,182 +28,233 @@ func (b *bypass) String() string {
 	if b.rule != "" {
 		at = "rule " + b.rule + " of " + at
 	}
-	return fmt.Sprintf("Requests of %s do not reach Weir: SecurityPolicy %s has no extAuth and replaces the one of %s.",
-		at, nameOf(b.policy), b.wired)
+	return fmt.Sprintf("Requests of %s do not reach Weir: SecurityPolicy %s has no extAuth and replaces the one of %s %s.",
+		at, nameOf(b.policy), b.wired.kind, b.wired.NamespacedName)
 }
 
-// concerns reports whether requests of the target are among the bypass.
-func (b *bypass) concerns(t plan.Target) bool {
-	of, namespace, name, section := t.Split()
-	object := types.NamespacedName{Namespace: namespace, Name: name}
-	if kind(of) == kindGateway {
-		return object == b.gateway && (section == "" || section == b.listener)
+// finder finds the bypasses of a Snapshot. It determines once for each object which SecurityPolicy applies to it.
+type finder struct {
+	*Snapshot
+
+	byScope    map[scope]*choice // the SecurityPolicies that name the scope
+	selections *selections
+	ofGateways map[scope]gatewayPolicy // by Gateway and listener
+}
+
+// gatewayPolicy is the SecurityPolicy that a route has from its Gateway.
+type gatewayPolicy struct {
+	policy          *policy // nil for none
+	sure, unchecked bool
+}
+
+func newFinder(s *Snapshot) *finder {
+	f := &finder{Snapshot: s, byScope: map[scope]*choice{}, ofGateways: map[scope]gatewayPolicy{}}
+	var selecting []*policy
+	for rank, of := range s.policies {
+		p := &policy{SecurityPolicy: of, rank: rank, conflicted: of.isConflicted(), callsWeir: s.callsWeir(of)}
+		for _, ref := range p.targetRefs() {
+			s.steps++
+			at := scope{kind: kind(ref.Kind), namespace: p.Namespace, name: ref.Name, section: ref.SectionName}
+			if f.byScope[at] == nil {
+				f.byScope[at] = &choice{}
+			}
+			f.byScope[at].add(p)
+		}
+		if len(p.Spec.TargetSelectors) > 0 {
+			selecting = append(selecting, p)
+		}
 	}
-	return routeName{kind(of), object} == b.route && (section == "" || slices.Contains(b.rules, section))
+	if len(selecting) > 0 {
+		f.selections = newSelections(s, selecting)
+		s.steps += f.selections.steps
+	}
+	return f
 }
 
 // findBypasses sets the bypasses, in an order that does not depend on maps.
-func (s *Snapshot) findBypasses() {
-	if s.kinds[kindSecurityPolicy] != readable {
-		return
-	}
-	for _, p := range s.policies {
-		if p.Spec.ExtAuth == nil {
-			for _, name := range s.routesOf(p) {
-				s.findBypassesBy(p, name)
-			}
-		}
+func (f *finder) findBypasses() {
+	names := slices.SortedFunc(maps.Keys(f.routes), func(a, b routeName) int {
+		return cmp.Or(strings.Compare(string(a.kind), string(b.kind)), strings.Compare(a.String(), b.String()))
+	})
+	for _, name := range names {
+		f.findBypassesOf(name)
 	}
 }
 
-// routesOf returns the routes that the SecurityPolicy targets, or of which it targets a rule.
-func (s *Snapshot) routesOf(p *SecurityPolicy) []routeName {
-	var names []routeName
-	for _, ref := range p.targetRefs() {
-		name := routeName{kind(ref.Kind), types.NamespacedName{Namespace: p.Namespace, Name: ref.Name}}
-		if s.routes[name] != nil && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+// policyOf returns the SecurityPolicy of the scope, nil if it has none. sure is false if it is uncertain, unchecked is true
+// if that is because of maxComparisons.
+func (f *finder) policyOf(at scope) (p *policy, sure, unchecked bool) {
+	f.steps++
+	var c choice
+	if named := f.byScope[at]; named != nil {
+		c = *named
 	}
-	if len(p.Spec.TargetSelectors) > 0 {
-		for name, route := range s.routes {
-			if p.selects(name.kind, route) == selected && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+	if at.section == "" && f.selections != nil {
+		selecting, sure, unchecked := f.selections.of(at)
+		if !sure {
+			return nil, false, unchecked
 		}
+		c.merge(selecting)
 	}
-	slices.SortFunc(names, func(a, b routeName) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.String(), b.String()))
-	})
-	return names
+	p, sure = c.policy()
+	return p, sure, false
 }
 
 // attachment is a route with the SecurityPolicies that apply to it, through one of its Gateways.
 type attachment struct {
-	name        routeName
-	route       *Route
-	gateway     types.NamespacedName
-	listener    string          // "" for all
-	ofGateway   *SecurityPolicy // nil for none
-	ofRoute     *SecurityPolicy
-	routeIsSure bool
+	name      routeName
+	gateway   types.NamespacedName
+	listener  string // "" for all
+	ofGateway *policy
+	ofRoute   *policy // nil for none, or if it is uncertain
+	ofRules   []rulePolicy
+	// unnamed is whether rules have no SecurityPolicy of their own because they have no name, named are the other rules
+	// without one.
+	unnamed bool
+	named   []string
 }
 
-// findBypassesBy adds the bypasses of the route by a SecurityPolicy without extAuth.
-func (s *Snapshot) findBypassesBy(p *SecurityPolicy, name routeName) {
-	route := s.routes[name]
-	ofRoute, sure := s.policyOf(scope{kind: name.kind, namespace: name.Namespace, name: name.Name}, route)
+// rulePolicy is a named rule with its own SecurityPolicy, which has no extAuth.
+type rulePolicy struct {
+	rule   string
+	policy *policy
+}
+
+// findBypassesOf adds the bypasses of the route.
+func (f *finder) findBypassesOf(name routeName) {
+	route := f.routes[name]
+	ofRoute, _, unchecked := f.policyOf(name.scope(""))
+	a := attachment{name: name, ofRoute: ofRoute, unnamed: len(route.Spec.Rules) == 0}
+	for _, rule := range route.Spec.Rules {
+		f.addRule(&a, rule.Name)
+	}
+	seen := map[scope]bool{}
 	for i := range route.Spec.ParentRefs {
 		parent := &route.Spec.ParentRefs[i]
 		gateway, ok := parent.gateway(route.Namespace)
-		if !ok || s.gateways[gateway] == nil {
+		at := scope{kindGateway, gateway.Namespace, gateway.Name, parent.SectionName}
+		if !ok || f.gateways[gateway] == nil || seen[at] {
+			continue // parents may differ in fields that are not read
+		}
+		seen[at] = true
+		f.steps++
+		of := f.policyOfGateway(gateway, parent.SectionName)
+		if unchecked || of.unchecked {
+			f.unchecked[name.scope("")], f.unchecked[scope{kindGateway, gateway.Namespace, gateway.Name, ""}] = true, true
+		}
+		if !of.sure {
 			continue
 		}
-		ofGateway, ok := s.policyOfGateway(gateway, parent.SectionName)
-		if !ok {
-			continue
-		}
-		a := attachment{
-			name: name, route: route, gateway: gateway, listener: parent.SectionName,
-			ofGateway: ofGateway, ofRoute: ofRoute, routeIsSure: sure,
-		}
-		s.findRouteBypass(p, &a)
-		s.findRuleBypasses(p, &a)
+		a.gateway, a.listener, a.ofGateway = gateway, parent.SectionName, of.policy
+		f.findRouteBypass(&a)
+		f.findRuleBypasses(&a)
 	}
 }
 
-// policyOfGateway returns the SecurityPolicy that a route has from its Gateway; listener is the one that it
-// attaches to, "" for all. It returns false if it is uncertain.
-func (s *Snapshot) policyOfGateway(name types.NamespacedName, listener string) (*SecurityPolicy, bool) {
-	gateway := s.gateways[name]
-	at := scope{kind: kindGateway, namespace: name.Namespace, name: name.Name}
-	for _, section := range gateway.Spec.Listeners {
+// policyOfGateway returns the SecurityPolicy that a route has from its Gateway; listener is the one that it attaches to, ""
+// for all.
+func (f *finder) policyOfGateway(name types.NamespacedName, listener string) gatewayPolicy {
+	at := scope{kindGateway, name.Namespace, name.Name, listener}
+	of, known := f.ofGateways[at]
+	if !known {
+		of = f.findPolicyOfGateway(at)
+		f.ofGateways[at] = of
+	}
+	return of
+}
+
+func (f *finder) findPolicyOfGateway(at scope) gatewayPolicy {
+	listener := at.section
+	for _, section := range f.gateways[types.NamespacedName{Namespace: at.namespace, Name: at.name}].Spec.Listeners {
 		if listener != "" && section.Name != listener {
 			continue
 		}
 		at.section = section.Name
-		p, ok := s.policyOf(at, gateway)
-		if !ok || p != nil && listener == "" {
-			return nil, false // the listeners differ
+		p, sure, _ := f.policyOf(at)
+		if !sure || p != nil && listener == "" {
+			return gatewayPolicy{} // the listeners differ
 		}
 		if p != nil {
-			return p, true
+			return gatewayPolicy{policy: p, sure: true}
 		}
 	}
 	at.section = ""
-	return s.policyOf(at, gateway)
+	p, sure, unchecked := f.policyOf(at)
+	return gatewayPolicy{p, sure, unchecked}
 }
+
+// bypasses reports whether the SecurityPolicy, which may be nil, keeps requests from Weir that another one sends there.
+func (p *policy) bypasses() bool { return p != nil && p.Spec.ExtAuth == nil }
+
+// sendsToWeir reports whether the SecurityPolicy, which may be nil, makes Envoy ask Weir.
+func (p *policy) sendsToWeir() bool { return p != nil && p.callsWeir }
 
 // findRouteBypass adds the bypass by a SecurityPolicy of the whole route: without mergeType it replaces the one
 // of the Gateway.
-func (s *Snapshot) findRouteBypass(p *SecurityPolicy, a *attachment) {
-	if a.ofRoute != p || !a.routeIsSure || p.Spec.MergeType != "" || !s.callsWeir(a.ofGateway) {
+func (f *finder) findRouteBypass(a *attachment) {
+	p := a.ofRoute
+	if !p.bypasses() || p.Spec.MergeType != "" || !a.ofGateway.sendsToWeir() || len(a.named) == 0 && !a.unnamed {
 		return
 	}
-	rules, all := s.rulesWithoutPolicy(a)
-	if len(rules) == 0 && !all {
-		return
-	}
-	b := a.bypassedBy(p)
-	b.rules, b.wired = rules, fmt.Sprintf("Gateway %s", a.gateway)
-	s.addBypass(b)
+	f.addBypass(a, a.named, &bypass{policy: p, route: a.name, wired: routeName{kindGateway, a.gateway}})
 }
 
 // findRuleBypasses adds the bypasses by a SecurityPolicy of a rule. Without mergeType it replaces the
 // SecurityPolicies of the route and the Gateway; with it, it merges with the one of the Gateway, never with the
 // one of the route.
-func (s *Snapshot) findRuleBypasses(p *SecurityPolicy, a *attachment) {
-	for _, rule := range a.route.Spec.Rules {
-		if rule.Name == "" {
-			continue
-		}
-		if of, sure := s.policyOf(a.scopeOf(rule), a.route); of != p || !sure {
-			continue
-		}
-		b := a.bypassedBy(p)
-		b.rule, b.rules = rule.Name, []string{rule.Name}
-		onRoute := a.routeIsSure && s.callsWeir(a.ofRoute)
+func (f *finder) findRuleBypasses(a *attachment) {
+	for _, of := range a.ofRules {
+		p, b := of.policy, &bypass{policy: of.policy, route: a.name, rule: of.rule}
 		switch {
-		case onRoute && (p.Spec.MergeType == "" || a.ofGateway == nil || a.ofGateway.Spec.ExtAuth == nil):
-			b.wired = fmt.Sprintf("%s %s", a.name.kind, a.name.NamespacedName)
-		case p.Spec.MergeType == "" && s.callsWeir(a.ofGateway):
-			b.wired = fmt.Sprintf("Gateway %s", a.gateway)
+		case a.ofRoute.sendsToWeir() && (p.Spec.MergeType == "" || a.ofGateway == nil || a.ofGateway.Spec.ExtAuth == nil):
+			b.wired = a.name
+		case p.Spec.MergeType == "" && a.ofGateway.sendsToWeir():
+			b.wired = routeName{kindGateway, a.gateway}
 		default:
 			continue
 		}
-		s.addBypass(b)
+		f.addBypass(a, []string{of.rule}, b)
 	}
 }
 
-func (a *attachment) scopeOf(rule Section) scope {
-	return scope{kind: a.name.kind, namespace: a.name.Namespace, name: a.name.Name, section: rule.Name}
+// addRule adds a rule of the route, whose name may be empty.
+func (f *finder) addRule(a *attachment, rule string) {
+	if rule == "" {
+		a.unnamed = true
+		return
+	}
+	at := a.name.scope(rule)
+	if f.byScope[at] == nil {
+		a.named = append(a.named, rule)
+	} else if p, sure, _ := f.policyOf(at); sure && p.bypasses() {
+		a.ofRules = append(a.ofRules, rulePolicy{rule, p})
+	}
 }
 
-func (a *attachment) bypassedBy(p *SecurityPolicy) bypass {
-	return bypass{policy: p, route: a.name, gateway: a.gateway, listener: a.listener}
-}
-
-// rulesWithoutPolicy returns the named rules without a SecurityPolicy of their own, and whether other rules
-// have none either, because they have no name.
-func (s *Snapshot) rulesWithoutPolicy(a *attachment) (named []string, others bool) {
-	others = len(a.route.Spec.Rules) == 0
-	for _, rule := range a.route.Spec.Rules {
-		if rule.Name == "" {
-			others = true
-		} else if len(s.byScope[a.scopeOf(rule)]) == 0 {
-			named = append(named, rule.Name)
+// addBypass adds the bypass of the rules if Envoy Gateway applies its SecurityPolicy.
+func (f *finder) addBypass(a *attachment, rules []string, b *bypass) {
+	f.steps += len(b.policy.Status.Ancestors)
+	var to map[scope]*bypass
+	switch b.policy.acceptedFor(a.gateway, a.listener) {
+	case accepted:
+		to = f.bypasses
+	case notCurrent:
+		to = f.unsettled
+	case notAccepted:
+		return
+	}
+	add := func(at scope) {
+		f.steps++
+		if first := to[at]; first == nil || b.policy.rank < first.policy.rank {
+			to[at] = b
 		}
 	}
-	return named, others
-}
-
-// addBypass adds the bypass if Envoy Gateway applies its SecurityPolicy.
-func (s *Snapshot) addBypass(b bypass) {
-	switch b.policy.acceptedFor(b.gateway, b.listener) {
-	case accepted:
-		s.bypasses = append(s.bypasses, b)
-	case notCurrent:
-		s.unsettled = append(s.unsettled, b)
-	case notAccepted:
+	add(a.name.scope(""))
+	for _, rule := range rules {
+		add(a.name.scope(rule))
+	}
+	add(scope{kindGateway, a.gateway.Namespace, a.gateway.Name, ""})
+	if a.listener != "" {
+		add(scope{kindGateway, a.gateway.Namespace, a.gateway.Name, a.listener})
 	}
 }

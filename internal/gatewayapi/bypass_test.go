@@ -205,7 +205,7 @@ func TestBypassIsReportedOnlyWhereItIsCertain(t *testing.T) {
 					g.Expect(f.Message).To(And(ContainSubstring("SecurityPolicy shop/"), ContainSubstring("HTTPRoute shop/shop")))
 				case Pending:
 					pending = append(pending, target)
-				case Nothing, NotFound:
+				case Nothing, NotFound, Unchecked:
 					g.Expect(f).To(BeZero())
 				}
 			}

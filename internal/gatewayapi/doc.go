@@ -8,10 +8,17 @@
 //
 //	objects.go         the objects, with the few fields that are read
 //	snapshot.go        Snapshot: all objects at one time; Judge
-//	securitypolicy.go  which SecurityPolicy applies to a Gateway, listener, route or rule
+//	securitypolicy.go  the facts about one SecurityPolicy, and which of several applies
+//	selection.go       which SecurityPolicies select an object by its labels
 //	bypass.go          the requests that a SecurityPolicy keeps from Weir
 //	cache.go           Cache: the objects of the API server, while a policy needs them
 //	informer.go        the cache of one kind
+//
+// # Cost
+//
+// A Snapshot determines once for each object which SecurityPolicy applies to it, and compares each selector once with each
+// set of labels. The comparisons for the SecurityPolicies of one Namespace are bounded: beyond the bound, what they may select is
+// Unchecked. So what one tenant owns adds to the cost, and does not multiply.
 //
 // # Certainty
 //

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -29,66 +28,56 @@ func (p *SecurityPolicy) targetRefs() []Reference {
 	return p.Spec.TargetRefs
 }
 
-// selection is whether a SecurityPolicy selects an object by its labels.
-type selection int
+// policy is a SecurityPolicy with the facts about it alone.
+type policy struct {
+	*SecurityPolicy
 
-const (
-	notSelected selection = iota
-	selected
-	perhapsSelected // it depends on Namespaces and ReferenceGrants, which are not read
-)
-
-// selects returns whether the SecurityPolicy selects the object by its labels.
-func (p *SecurityPolicy) selects(of kind, object metav1.Object) selection {
-	for i := range p.Spec.TargetSelectors {
-		s := &p.Spec.TargetSelectors[i]
-		if kind(s.Kind) != of {
-			continue
-		}
-		by, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
-		if err != nil {
-			return perhapsSelected
-		}
-		switch matches := by.Matches(labels.Set(object.GetLabels())); {
-		case !matches:
-		case p.Namespace == object.GetNamespace():
-			return selected
-		case s.Namespaces != nil && s.Namespaces.From != "Same":
-			return perhapsSelected
-		}
-	}
-	return notSelected
+	rank       int  // in the order of names
+	conflicted bool // see isConflicted
+	callsWeir  bool // it makes Envoy ask Weir
 }
 
-// policyOf returns the SecurityPolicy of the scope, nil if it has none. It returns false if it is uncertain. The
-// object is the one of the scope.
-func (s *Snapshot) policyOf(at scope, object metav1.Object) (*SecurityPolicy, bool) {
-	candidates := slices.Clone(s.byScope[at])
-	if at.section == "" {
-		for _, p := range s.selecting {
-			switch p.selects(at.kind, object) {
-			case perhapsSelected:
-				return nil, false
-			case selected:
-				if !slices.Contains(candidates, p) {
-					candidates = append(candidates, p)
-				}
-			case notSelected:
-			}
-		}
+// choice is the SecurityPolicies of one scope: none, one or several.
+type choice struct {
+	all, unconflicted one
+}
+
+// one is the first of several SecurityPolicies.
+type one struct {
+	first *policy // nil for none
+	more  bool    // there are others
+}
+
+func (o *one) merge(other one) {
+	o.more = o.more || other.more || o.first != nil && other.first != nil && o.first != other.first
+	if o.first == nil {
+		o.first = other.first
 	}
-	switch len(candidates) {
-	case 0:
-		return nil, true
-	case 1:
-		return candidates[0], true
+}
+
+func (c *choice) add(p *policy) {
+	c.all.merge(one{first: p})
+	if !p.conflicted {
+		c.unconflicted.merge(one{first: p})
 	}
-	// One of several applies, the others are in conflict.
-	candidates = slices.DeleteFunc(candidates, (*SecurityPolicy).isConflicted)
-	if len(candidates) != 1 {
+}
+
+func (c *choice) merge(other choice) {
+	c.all.merge(other.all)
+	c.unconflicted.merge(other.unconflicted)
+}
+
+// policy returns the SecurityPolicy that applies, nil for none. It returns false if it is uncertain: one of
+// several applies, and the others are in conflict.
+func (c *choice) policy() (*policy, bool) {
+	switch {
+	case !c.all.more:
+		return c.all.first, true
+	case c.unconflicted.first == nil, c.unconflicted.more:
 		return nil, false
+	default:
+		return c.unconflicted.first, true
 	}
-	return candidates[0], true
 }
 
 // isConflicted reports whether another SecurityPolicy of its target applies instead.
@@ -152,9 +141,9 @@ func (r *Reference) gateway(namespace string) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: namespace, Name: r.Name}, true
 }
 
-// callsWeir reports whether the SecurityPolicy makes Envoy ask Weir. p may be nil.
+// callsWeir reports whether the SecurityPolicy makes Envoy ask Weir.
 func (s *Snapshot) callsWeir(p *SecurityPolicy) bool {
-	if p == nil || p.Spec.ExtAuth == nil {
+	if p.Spec.ExtAuth == nil {
 		return false
 	}
 	auth := p.Spec.ExtAuth

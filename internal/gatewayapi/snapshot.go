@@ -55,7 +55,13 @@ const (
 	NotFound Result = "NotFound"
 	// Bypassed means that a SecurityPolicy keeps requests of a target from Weir.
 	Bypassed Result = "Bypassed"
+	// Unchecked means that too many targetSelectors may select a target or its Gateway to find out whether it is bypassed.
+	Unchecked Result = "Unchecked"
 )
+
+// uncheckedMessage describes Unchecked.
+const uncheckedMessage = "It is unknown whether SecurityPolicies keep requests from Weir: those of one Namespace have too many targetSelectors for " +
+	"the labels that they may select."
 
 // Finding is what the objects prove about the targets of one policy. The message names the objects.
 type Finding struct {
@@ -71,10 +77,11 @@ type Snapshot struct {
 	routes   map[routeName]*Route
 	policies []*SecurityPolicy // in the order of their names
 
-	byScope   map[scope][]*SecurityPolicy
-	selecting []*SecurityPolicy // by labels
-	bypasses  []bypass
-	unsettled []bypass // whose SecurityPolicies have the status of an earlier generation
+	// The first bypass of each Gateway, listener, route and rule, in the order of the names of the SecurityPolicies.
+	bypasses  map[scope]*bypass
+	unsettled map[scope]*bypass // whose SecurityPolicies have the status of an earlier generation
+	unchecked map[scope]bool    // Gateways and routes that have too many selectors to find their bypasses
+	steps     int               // that it took to find them
 }
 
 // routeName identifies a route.
@@ -83,22 +90,18 @@ type routeName struct {
 	types.NamespacedName
 }
 
+// scope returns the scope of the route, or of a rule of it.
+func (n routeName) scope(rule string) scope {
+	return scope{kind: n.kind, namespace: n.Namespace, name: n.Name, section: rule}
+}
+
 // index sets the fields that follow from the objects.
 func (s *Snapshot) index() {
 	slices.SortFunc(s.policies, func(a, b *SecurityPolicy) int { return strings.Compare(nameOf(a), nameOf(b)) })
-	s.byScope = map[scope][]*SecurityPolicy{}
-	for _, p := range s.policies {
-		for _, ref := range p.targetRefs() {
-			at := scope{kind: kind(ref.Kind), namespace: p.Namespace, name: ref.Name, section: ref.SectionName}
-			if !slices.Contains(s.byScope[at], p) {
-				s.byScope[at] = append(s.byScope[at], p)
-			}
-		}
-		if len(p.Spec.TargetSelectors) > 0 {
-			s.selecting = append(s.selecting, p)
-		}
+	s.bypasses, s.unsettled, s.unchecked = map[scope]*bypass{}, map[scope]*bypass{}, map[scope]bool{}
+	if s.kinds[kindSecurityPolicy] == readable {
+		newFinder(s).findBypasses()
 	}
-	s.findBypasses()
 }
 
 // Judge returns what the objects prove about a policy with these targets.
@@ -117,6 +120,8 @@ func (s *Snapshot) Judge(targets []plan.Target) Finding {
 		return Finding{Result: NotFound, Message: message.Truncate(strings.Join(missing, " "), maxMessageBytes)}
 	case s.isPending() || firstOf(s.unsettled, targets) != nil:
 		return Finding{Result: Pending}
+	case slices.ContainsFunc(targets, s.isUnchecked):
+		return Finding{Result: Unchecked, Message: uncheckedMessage}
 	default:
 		return Finding{}
 	}
@@ -128,15 +133,26 @@ func (s *Snapshot) isPending() bool {
 }
 
 // firstOf returns the first bypass that concerns one of the targets, or nil.
-func firstOf(bypasses []bypass, targets []plan.Target) *bypass {
+func firstOf(bypasses map[scope]*bypass, targets []plan.Target) *bypass {
 	for _, t := range targets {
-		for i := range bypasses {
-			if bypasses[i].concerns(t) {
-				return &bypasses[i]
-			}
+		if b := bypasses[scopeOf(t)]; b != nil {
+			return b
 		}
 	}
 	return nil
+}
+
+// scopeOf returns the scope that the target names.
+func scopeOf(t plan.Target) scope {
+	of, namespace, name, section := t.Split()
+	return scope{kind(of), namespace, name, section}
+}
+
+// isUnchecked reports whether the bypasses of the object that the target names are unknown.
+func (s *Snapshot) isUnchecked(t plan.Target) bool {
+	at := scopeOf(t)
+	at.section = ""
+	return s.unchecked[at]
 }
 
 // missing returns why the target does not exist, or "" if it does, or if its kind cannot be read.
