@@ -20,7 +20,7 @@ type RateLimitExceptionSpec struct {
 
 	// key is the key that the exception is for: one value for each part of the policy's key, in its order,
 	// as in calls on the state of a key. An address stands for the network that the policy counts as one
-	// client. At most 8 entries of 1 to 255 characters, none of them a control character. Without
+	// client. At most 8 entries of 1 to 255 bytes, none of them a control character. Without
 	// entries it is the shared budget: of all requests if the policy has no key, else of the
 	// requests without a key.
 	//
@@ -55,7 +55,7 @@ type RateLimitExceptionSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Limits []ExceptionLimit `json:"limits,omitempty"`
 
-	// reason is why, for people, such as the number of a ticket. At most 1024 characters.
+	// reason is why, for people, such as the number of a ticket. At most 1024 bytes.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

@@ -19,7 +19,7 @@ type RateLimitKeyGroupSpec struct {
 	Group string `json:"group"`
 
 	// keys are values of keys with one part, compared exactly. 1 to 1000 entries of 1 to 255
-	// characters, in any order. Duplicates are ignored.
+	// bytes, in any order. Duplicates are ignored.
 	//
 	// +required
 	// +listType=atomic

@@ -52,7 +52,13 @@ func Exception(
 	if spec.Until.After(now.Add(MaxExceptionAhead + aheadTolerance)) {
 		errs = append(errs, field.Invalid(at.Child("until"), spec.Until.UTC().Format(time.RFC3339), "must be at most 90 days ahead"))
 	}
+	if len(spec.Reason) > plan.MaxReason { // the schema counts characters
+		errs = append(errs, field.TooLong(at.Child("reason"), field.OmitValueType{}, plan.MaxReason))
+	}
 	for i, part := range spec.Key {
+		if len(part) > plan.MaxText {
+			errs = append(errs, field.TooLong(at.Child("key").Index(i), field.OmitValueType{}, plan.MaxText))
+		}
 		if strings.ContainsFunc(part, unicode.IsControl) {
 			errs = append(errs, field.Invalid(at.Child("key").Index(i), field.OmitValueType{}, "must not hold control characters"))
 		}

@@ -4,6 +4,7 @@
 package compile_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,8 @@ func TestProblemsOfExceptions(t *testing.T) {
 		"90 days ahead":           {exception: until(compile.MaxExceptionAhead)},
 		"91 days ahead":           {exception: until(91 * 24 * time.Hour), want: `spec.until: Invalid value: "2027-02-25T05:00:00Z": must be at most 90 days ahead`},
 		"in the past":             {exception: until(-time.Hour)},
+		"a long part of the key":  {exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{strings.Repeat("ä", 128)} }, want: "spec.key[0]: Too long: may not be more than 255 bytes"},
+		"a long reason":           {exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Reason = strings.Repeat("ä", 513) }, want: "spec.reason: Too long: may not be more than 1024 bytes"},
 		"a control character":     {exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{"a\nb"} }, want: "spec.key[0]: Invalid value: must not hold control characters"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -64,6 +64,17 @@ func TestKeyGroupRejectsWhatTheSchemaShouldHave(t *testing.T) {
 	}
 }
 
+// The schema counts characters; memory is in bytes.
+func TestKeysAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	_, problems := compile.KeyGroup(keyGroup("gold", "acme", strings.Repeat("ä", 127)))
+	g.Expect(problems).To(BeEmpty())
+	compiled, problems := compile.KeyGroup(keyGroup("gold", "acme", strings.Repeat("ä", 128)))
+	g.Expect(compiled).To(BeNil())
+	g.Expect(problems).To(ConsistOf(HaveField("Field", "spec.keys[1]")))
+}
+
 func TestGroupsOfAnOverride(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

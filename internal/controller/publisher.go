@@ -25,8 +25,12 @@ type Publisher interface {
 	// Setting the record that the registry already holds costs nothing. It returns
 	// plan.ErrOlderGeneration, and has no effect, if a higher generation of the same
 	// object was set before. A record without room in its budget waits for it: Set
-	// returns nil, and Rollout reports why.
+	// returns nil, and Rollout reports why. See Wanted.
 	Set(ctx context.Context, r plan.Record, o plan.SetOptions) error
+
+	// Wanted returns the IDs of records that had no room and have some now, each once. The
+	// publisher has forgotten them: they must be set again. Changes announces them.
+	Wanted() []string
 
 	// Delete removes the record of the ID and returns when it is no longer in the registry.
 	// Deleting an ID without a record succeeds.

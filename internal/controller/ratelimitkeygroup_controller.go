@@ -5,7 +5,7 @@ package controller
 
 import (
 	"context"
-	"slices"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,24 +28,41 @@ func keyGroupKind() *recordKind {
 			},
 			status: keyGroupStatus,
 		},
-		compile: func(_ context.Context, _ *Reconciler, object client.Object) (*compiledRecord, error) {
-			record, problems := compile.KeyGroup(object.(*v1alpha1.RateLimitKeyGroup)) //nolint:forcetypeassert // of newObject
-			if len(problems) > 0 {
-				return &compiledRecord{problems: problems}, nil
-			}
-			return &compiledRecord{record: record}, nil
+		compile: func(ctx context.Context, r *Reconciler, object client.Object) (*compiledRecord, error) {
+			return r.compileKeyGroup(ctx, object.(*v1alpha1.RateLimitKeyGroup)) //nolint:forcetypeassert // of newObject
 		},
 	}
+}
+
+// compileKeyGroup returns the record of the key group. Omitted keys are read from the API server, one key group at a time: there are
+// as many workers as would take more memory than the cache saves.
+func (r *Reconciler) compileKeyGroup(ctx context.Context, group *v1alpha1.RateLimitKeyGroup) (*compiledRecord, error) {
+	if !compile.HasKeys(group) {
+		r.readingKeys.Lock()
+		defer r.readingKeys.Unlock()
+		whole := &v1alpha1.RateLimitKeyGroup{}
+		if err := r.uncached.Get(ctx, client.ObjectKeyFromObject(group), whole); err != nil {
+			return nil, fmt.Errorf("read the keys of the key group: %w", err)
+		}
+		if whole.UID != group.UID || whole.Generation != group.Generation {
+			return nil, errCacheBehind
+		}
+		group = whole
+	}
+	record, problems := compile.KeyGroup(group)
+	if len(problems) > 0 {
+		return &compiledRecord{problems: problems}, nil
+	}
+	return &compiledRecord{record: record}, nil
 }
 
 // keyGroupStatus returns the status of the key group.
 func keyGroupStatus(object client.Object, f *facts) newStatus {
 	group := object.(*v1alpha1.RateLimitKeyGroup) //nolint:forcetypeassert // of newObject
-	distinct := slices.Compact(slices.Sorted(slices.Values(group.Spec.Keys)))
 	status := v1alpha1.RateLimitKeyGroupStatus{
 		Conditions:         keepTransitionTimes(group.Status.Conditions, f.allConditions()),
 		ObservedGeneration: f.generation,
-		KeyCount:           new(int32(len(distinct))), //nolint:gosec // at most 1,000
+		KeyCount:           new(int32(compile.DistinctKeys(group))), //nolint:gosec // at most 1,000
 	}
 	return newStatus{&status, status.Conditions, !equality.Semantic.DeepEqual(withoutWarnings(&group.Status), withoutWarnings(&status))}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +90,8 @@ type Reconciler struct {
 	policies *kind // of kinds
 	synced   syncedKinds
 
-	exceptions warning.ExceptionIndex
+	exceptions  warning.ExceptionIndex
+	readingKeys sync.Mutex // see compileKeyGroup
 }
 
 // SetupWithManager adds a controller of each kind to the manager. They run in every process

@@ -34,6 +34,7 @@ type registry struct {
 	records        map[string]entry
 	wanted         map[string]plan.Record // nil: delete it
 	waiting        map[string]plan.Record // without room
+	asked          []string               // see Wanted
 	shortage       *plan.OverBudget       // why; nil while there is room
 	replicas       map[string]replica
 	sets, sweeps   int
@@ -216,7 +217,7 @@ func (r *registry) write() {
 		return
 	}
 	if r.shortage == nil {
-		maps.Copy(r.wanted, r.waiting)
+		r.asked = slices.AppendSeq(r.asked, maps.Keys(r.waiting))
 		clear(r.waiting)
 	}
 	for id, p := range r.wanted {
@@ -287,6 +288,14 @@ func (r *registry) MarkSynced(ctx context.Context) {
 
 func (r *registry) Changes() <-chan struct{} { return r.changes }
 
+func (r *registry) Wanted() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked := r.asked
+	r.asked = nil
+	return asked
+}
+
 // The methods below are for the specs.
 
 // beginTerm forgets what was wanted. Rollout is empty until the registry answers.
@@ -295,6 +304,7 @@ func (r *registry) beginTerm() {
 	defer r.mu.Unlock()
 	clear(r.wanted)
 	clear(r.waiting)
+	r.asked = nil
 	r.unobserved = r.hung || r.unreachable
 }
 

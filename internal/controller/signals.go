@@ -19,6 +19,7 @@ const refreshShare = 9
 //   - when a term begins, it queues all objects and a sweep,
 //   - when the registry becomes writable again, it queues a sweep,
 //   - when the Rollout of objects changes, it queues their statuses,
+//   - when there is room for records that had none, it queues their objects,
 //   - when the registry is unusable for OutageDelay, it records an event.
 func (r *Reconciler) handleSignals(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	s := &signals{reconciler: r, queue: queue, outage: newOutage(r)}
@@ -111,6 +112,11 @@ func (s *signals) refresh(ctx context.Context) {
 		enqueueLowPriority(s.queue, sweep)
 	}
 	s.writable = writable
+	for _, id := range r.Publisher.Wanted() {
+		if k := r.kinds.of(id); k != nil {
+			k.enqueue(ctx, reconcile.Request{NamespacedName: nameOf(id)})
+		}
+	}
 	for _, k := range r.kinds {
 		if requests := k.statuses.refresh(); len(requests) > 0 {
 			k.enqueue(ctx, requests...)

@@ -57,7 +57,7 @@ const (
 // decision is made during a back-off.
 type controllers struct {
 	config     *rest.Config
-	budget     plan.Budget // of a Namespace
+	budgets    plan.Budgets
 	tenancy    compile.Tenancy
 	namespaces Namespaces
 	lease      LeaseOptions
@@ -183,7 +183,8 @@ func (c *controllers) manage(ctx context.Context, mapper meta.RESTMapper) error 
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
-	caches := cacheOptions(c.namespaces)
+	room := newKeyRoom(c.budgets)
+	caches := cacheOptions(c.namespaces, room)
 	var err error
 	if caches.HTTPClient, err = cacheClient(c.config, c.logger); err != nil {
 		return err
@@ -201,6 +202,9 @@ func (c *controllers) manage(ctx context.Context, mapper meta.RESTMapper) error 
 		LeaderElection: false,
 	})
 	if err != nil {
+		return err
+	}
+	if err := room.follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	gateways := c.newGateways(caches.HTTPClient)
@@ -223,7 +227,7 @@ func (c *controllers) manage(ctx context.Context, mapper meta.RESTMapper) error 
 		return err
 	}
 	if c.webhook.Address != "" {
-		if err := addWebhook(ctx, mgr, c.webhook, c.tenancy, c.budget, c.intake, c.logger); err != nil {
+		if err := addWebhook(ctx, mgr, c.webhook, c.tenancy, c.budgets.Namespace, c.intake, c.logger); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@
 //	manager.go      Options and Run: the two halves and their servers
 //	controllers.go  the Kubernetes half: one controller-runtime manager
 //	namespaces.go   whose policies are enforced: Namespaces, and caches limited to them
+//	keyroom.go      how many keys of key groups the caches hold
 //	reconnect.go    the caches after an outage of the API server
 //	elector.go      leader election on a Lease, and the term in the registry
 //	installation.go the name of the installation

@@ -128,7 +128,7 @@ func Run(ctx context.Context, o Options) error {
 		c := &controllers{
 			name:     name,
 			policies: NewPolicyMetrics(o.Registry),
-			config:   o.Config, budget: o.Budgets.Namespace, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
+			config:   o.Config, budgets: o.Budgets, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
 			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
 			redisTime: o.clock.Now,
 			traffic:   traffic.NewReader(registryClient, o.RedisPrefix),

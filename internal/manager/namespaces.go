@@ -4,7 +4,10 @@
 package manager
 
 import (
+	"math"
 	"slices"
+	"strings"
+	"unicode/utf8"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -21,13 +25,13 @@ import (
 // Namespaces are the Namespaces whose policies are enforced.
 type Namespaces = controller.Namespaces
 
-// cacheOptions limits the caches to the Namespaces.
-func cacheOptions(n Namespaces) cache.Options {
+// cacheOptions limits the caches to the Namespaces, and their keys to the room.
+func cacheOptions(n Namespaces, room *keyRoom) cache.Options {
 	options := cache.Options{
 		DefaultTransform: compact,
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.RateLimitPolicy{}:    {Transform: compactPolicy},
-			&v1alpha1.RateLimitKeyGroup{}:  {Transform: compactKeys},
+			&v1alpha1.RateLimitKeyGroup{}:  {Transform: room.transform},
 			&v1alpha1.RateLimitException{}: {},
 		},
 	}
@@ -50,17 +54,36 @@ func cacheOptions(n Namespaces) cache.Options {
 	return options
 }
 
-// compact removes what repeats the fields of an object: managed fields and the annotation of kubectl apply.
+// keptAnnotations are the annotations that are read from the caches, each with the longest value that has an effect, in bytes.
+var keptAnnotations = map[string]int{
+	v1alpha1.ReconcileRequestedAtAnnotation: utf8.UTFMax * v1alpha1.MaxLastHandledReconcileAt,
+	v1alpha1.ShadowUntilAnnotation:          255, // a time has at most 35
+	compile.OmittedKeysAnnotation:           255,
+	compile.HostsAnnotation:                 math.MaxInt, // of Namespaces, by owners of the cluster
+	compile.DomainsAnnotation:               math.MaxInt,
+}
+
+// compact removes the metadata that are not read, which may be larger than the object: 256 KiB of annotations, labels, and what
+// repeats its fields.
 func compact(object any) (any, error) {
 	metadata, err := meta.Accessor(object)
 	if err != nil {
 		return object, nil //nolint:nilerr // not an object, such as the key of a deleted one
 	}
 	metadata.SetManagedFields(nil)
-	if annotations := metadata.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
-		delete(annotations, corev1.LastAppliedConfigAnnotation)
-		metadata.SetAnnotations(annotations)
+	metadata.SetLabels(nil)
+	metadata.SetFinalizers(nil)
+	metadata.SetOwnerReferences(nil)
+	var kept map[string]string
+	for name, value := range metadata.GetAnnotations() {
+		if longest, found := keptAnnotations[name]; found {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[name] = strings.Clone(value[:min(len(value), longest)])
+		}
 	}
+	metadata.SetAnnotations(kept)
 	return object, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -251,6 +252,7 @@ func (c *contract) expectWaiting(name string, held int64) {
 }
 
 func (c *contract) overBudget() {
+	var asked []string
 	c.synced()
 	c.must(c.set(c.Context(), planOf("login", 5)))
 	c.must(c.set(c.Context(), planOf("gone", 5)))
@@ -268,6 +270,16 @@ func (c *contract) overBudget() {
 	c.expectWaiting("gone", 0)
 	c.must(c.r.Delete(c.Context(), "shop/gone"))
 	c.r.MakeRoom()
+	c.await("a request for both plans", func() bool {
+		asked = append(asked, c.r.Wanted()...)
+		return len(asked) == 2
+	})
+	if slices.Sort(asked); !slices.Equal(asked, []string{"shop/login", "shop/new"}) {
+		c.Fatalf("the publisher wants %v", asked)
+	}
+	c.expectGeneration("login", 6) // it has forgotten the rest
+	c.must(c.set(c.Context(), planOf("login", 10)))
+	c.must(c.set(c.Context(), planOf("new", 1)))
 	c.awaitGeneration("login", 10)
 	c.awaitGeneration("new", 1)
 	if c.r.Rollout("shop/login").OverBudget != nil {

@@ -20,6 +20,7 @@ type publisher interface {
 	MarkSynced(ctx context.Context)
 	Rollout(id string) plan.Rollout
 	Changes() <-chan struct{}
+	Wanted() []string
 }
 
 // Registry is a controller.Publisher that leads, and the means to put its registry into any state. A new

@@ -51,13 +51,34 @@ func changeOf(old, next *entry) (change plan.Usage) {
 	return change
 }
 
-// waitingEntry is a desired plan without room in its budget. The last plan of the policy stays
-// in the registry.
+// waitingEntry is a desired record without room in its budget, or one that is not judged yet. The last record of the
+// object stays in the registry.
 type waitingEntry struct {
+	// entry is without the encoding if the record has no room: otherwise what has no room would take the memory that the
+	// budgets protect.
 	*entry
 	created  time.Time
 	dropLast bool
 	shortage *plan.OverBudget // nil until it is judged
+	asked    bool             // see Wanted
+}
+
+// forgetWaiting forgets that the record waits. The caller holds the lock.
+func (w *Writer) forgetWaiting(id string) {
+	if waits := w.waiting[id]; waits != nil && waits.hasData() {
+		w.unjudged.replace(id, waits.entry, nil)
+	}
+	delete(w.waiting, id)
+}
+
+// Wanted returns the IDs of records that waited and have room now, and of which the Writer has kept only the name, the
+// UID and the size. Each is returned once: the caller must Set it again. Changes announces them.
+func (w *Writer) Wanted() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wanted := w.wanted
+	w.wanted = nil
+	return wanted
 }
 
 // canJudge reports whether the usage is complete. It is not before the plans of the previous
@@ -67,11 +88,14 @@ func (w *Writer) canJudge() bool {
 	return w.inherited && (w.synced || slices.Contains(w.holding, true))
 }
 
-// shortageOf returns why the entry does not fit into the budgets, or nil. The caller holds the
+// shortageOf returns why the entry does not fit into the budgets beside the asked records, or nil. The caller holds the
 // lock.
-func (w *Writer) shortageOf(id string, next *entry) *plan.OverBudget {
+func (w *Writer) shortageOf(id string, next *entry, asked usage) *plan.OverBudget {
 	namespace, _ := plan.SplitID(id)
-	return w.budgets.Shortage(namespace, changeOf(w.entries[id], next), w.usage.byNamespace[namespace], w.usage.total)
+	used, total := w.usage.byNamespace[namespace], w.usage.total
+	used.Add(asked.byNamespace[namespace])
+	total.Add(asked.total)
+	return w.budgets.Shortage(namespace, changeOf(w.entries[id], next), used, total)
 }
 
 // mustWait records an entry that does not fit into the budgets, or that cannot be judged yet,
@@ -82,7 +106,7 @@ func (w *Writer) mustWait(id string, next *entry, o plan.SetOptions) bool {
 		return false
 	}
 	if w.canJudge() {
-		if shortage = w.shortageOf(id, next); shortage == nil {
+		if shortage = w.shortageOf(id, next, usage{}); shortage == nil {
 			return false
 		}
 	}
@@ -90,8 +114,14 @@ func (w *Writer) mustWait(id string, next *entry, o plan.SetOptions) bool {
 	w.waiting[id] = waits
 	if shortage != nil {
 		w.keepWaiting(id, waits, shortage)
+		return true
+	}
+	w.usage.released = true // judge it in the next round
+	namespace, _ := plan.SplitID(id)
+	if w.budgets.Shortage(namespace, next.usage, w.unjudged.byNamespace[namespace], w.unjudged.total) != nil {
+		waits.entry = next.withoutData() // they cannot all have room
 	} else {
-		w.usage.released = true // judge it in the next round
+		w.unjudged.replace(id, nil, next)
 	}
 	return true
 }
@@ -105,8 +135,9 @@ func (w *Writer) batchOf(id string) *batch {
 	return w.batch
 }
 
-// keepWaiting records why a plan waits. The caller holds the lock.
+// keepWaiting records why a plan waits, and forgets its encoding. The caller holds the lock.
 func (w *Writer) keepWaiting(id string, waits *waitingEntry, shortage *plan.OverBudget) {
+	waits.entry = waits.withoutData()
 	if waits.shortage == nil || *waits.shortage != *shortage {
 		waits.shortage = shortage
 		notify(w.changed)
@@ -118,25 +149,33 @@ func (w *Writer) keepWaiting(id string, waits *waitingEntry, shortage *plan.Over
 }
 
 // admitWaiting makes the waiting plans that fit into the budgets desired, the oldest policy
-// first.
+// first, or asks for them if they are forgotten.
 func (w *Writer) admitWaiting() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.usage.released || !w.canJudge() {
 		return
 	}
-	w.usage.released = false
+	w.usage.released, w.unjudged = false, newUsage()
+	asked := newUsage() // in this round
 	for _, id := range w.waitingInOrder() {
 		waits := w.waiting[id]
-		if shortage := w.shortageOf(id, waits.entry); shortage != nil {
+		shortage := w.shortageOf(id, waits.entry, asked)
+		switch {
+		case shortage != nil:
 			w.keepWaiting(id, waits, shortage)
-			continue
+		case waits.hasData():
+			delete(w.waiting, id)
+			waits.keepEqual(w.entries[id])
+			w.replace(id, waits.entry)
+			w.markDirty(id)
+			notify(w.changed)
+		case !waits.asked:
+			waits.asked = true
+			asked.replace(id, w.entries[id], waits.entry)
+			w.wanted = append(w.wanted, id)
+			notify(w.changed)
 		}
-		delete(w.waiting, id)
-		waits.keepEqual(w.entries[id])
-		w.replace(id, waits.entry)
-		w.markDirty(id)
-		notify(w.changed)
 	}
 }
 

@@ -93,11 +93,19 @@ func TestOldestPolicyHasTheRoomFirst(t *testing.T) {
 	l.MarkSynced(t.Context())
 	c.Eventually(l.Err).Should(Succeed())
 	at := time.Unix(1_900_000_000, 0)
-	for i, age := range []int{5, 4, 0, 2, 1, 1} {
-		p := planOf(t, fmt.Sprintf("a/%d", i), 600)
-		c.Expect(l.Set(t.Context(), p, plan.SetOptions{Created: at.Add(time.Duration(age) * time.Second)})).To(Succeed())
+	ages := map[string]int{"a/0": 5, "a/1": 4, "a/2": 0, "a/3": 2, "a/4": 1, "a/5": 1}
+	set := func(id string) {
+		c.tb.Helper()
+		created := at.Add(time.Duration(ages[id]) * time.Second)
+		c.Expect(l.Set(t.Context(), planOf(t, id, 600), plan.SetOptions{Created: created})).To(Succeed())
+	}
+	for i := range len(ages) {
+		set(fmt.Sprintf("a/%d", i))
 	}
 	running := func() (ids []string) {
+		for _, id := range l.Wanted() {
+			set(id)
+		}
 		for i := range 6 {
 			if id := fmt.Sprintf("a/%d", i); programmed(l, id) && l.shortageText(id) == "" {
 				ids = append(ids, id)
@@ -136,8 +144,38 @@ func TestLostRegistryIsRestoredFirst(t *testing.T) {
 	c.Expect([]bool{programmed(l, "shop/ran"), programmed(l, "shop/ran-too")}).To(Equal([]bool{true, true}))
 	c.Expect(l.shortageText("shop/new-and-old")).To(Equal("All policies use 2 of 2 policies, and this one needs 1 more"))
 	c.Expect(l.Delete(t.Context(), "shop/ran")).To(Succeed())
+	c.Eventually(l.Wanted).Should(Equal([]string{"shop/new-and-old"}))
+	set("new-and-old", 0, false)
 	c.Eventually(func() bool { return programmed(l, "shop/new-and-old") }).Should(BeTrue())
 	c.Expect(l.shortageText("shop/new")).NotTo(BeEmpty())
+}
+
+// Of records without room the leader keeps less than a kilobyte each, also before it can judge them. The registry may be lost for
+// long, and whatever is stored then must not take the memory that the budgets protect.
+func TestRecordsWithoutRoomAreForgotten(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	const size, waiting = 100_000, 300
+	l := c.leadWithin(plan.Budgets{Namespace: plan.Budget{Bytes: 2 * size}, Total: plan.Budget{Bytes: 3 * size}})
+	kept := func() (bytes int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, waits := range l.waiting {
+			bytes += len(waits.forms[0].data)
+			c.Expect(waits.record == nil || waits.hasData()).To(BeTrue())
+		}
+		return bytes
+	}
+	for i := range waiting {
+		id := fmt.Sprintf("%c/%d", 'a'+i%3, i)
+		c.Expect(l.Set(t.Context(), planOf(t, id, size), plan.SetOptions{Created: time.Unix(int64(i), 0)})).To(Succeed())
+	}
+	c.Expect(l.waiting).To(HaveLen(waiting))
+	c.Expect(kept()).To(Equal(3*size), "not judged yet: as much as may have room")
+	l.MarkSynced(t.Context())
+	c.Eventually(func() int64 { return c.client.HLen(t.Context(), c.scripts.keys[0]).Val() }).Should(BeEquivalentTo(3))
+	c.Expect(kept()).To(BeZero())
+	c.Expect(l.waiting).To(HaveLen(waiting - 3))
 }
 
 func TestRejectedPlanThatMayNotKeepTheLast(t *testing.T) {

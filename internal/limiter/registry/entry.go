@@ -42,6 +42,14 @@ func newEntry(r plan.Record, data []byte) *entry {
 	return e
 }
 
+// withoutData returns an entry that has only what identifies the record, and its size.
+func (e *entry) withoutData() *entry {
+	return &entry{uid: e.uid, generation: e.generation, usage: e.usage}
+}
+
+// hasData reports whether the entry has the record.
+func (e *entry) hasData() bool { return e.forms[0].data != nil }
+
 // keepEqual keeps the encodings and revisions of an equal entry before.
 func (e *entry) keepEqual(old *entry) {
 	if old != nil && old.forms[0].data != nil && bytes.Equal(old.forms[0].data, e.forms[0].data) {

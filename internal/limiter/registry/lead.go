@@ -102,7 +102,7 @@ func (w *Writer) open() error {
 	}
 	w.stopped, w.failing, w.synced, w.inherited = nil, nil, false, false
 	w.entries, w.withdrawn, w.holding = map[string]*entry{}, map[string]*entry{}, nil
-	w.waiting, w.usage = map[string]*waitingEntry{}, newUsage()
+	w.waiting, w.wanted, w.usage, w.unjudged = map[string]*waitingEntry{}, nil, newUsage(), newUsage()
 	for slot := range w.dirty {
 		w.dirty[slot] = map[string]struct{}{}
 	}

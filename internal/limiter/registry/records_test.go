@@ -74,7 +74,8 @@ func TestEachKindHasItsBudget(t *testing.T) {
 	c.Expect(set(makeException("b", 5))).To(Equal("The exceptions of the Namespace use 1 of 1 live exceptions, and this one needs 1 more"))
 	c.Expect(set(makeKeyGroup("b", "k", "l"))).To(MatchRegexp(`The key groups of the Namespace use \d+ of 200 bytes of keys, and this one needs \d+ more`))
 	c.Expect(l.Delete(t.Context(), makeException("a", 5).ID())).To(Succeed())
-	c.Eventually(func() string { return l.shortageText(makeException("b", 5).ID()) }).Should(BeEmpty())
+	c.Eventually(l.Wanted).Should(Equal([]string{makeException("b", 5).ID()}))
+	c.Expect(set(makeException("b", 5))).To(BeEmpty())
 	c.Eventually(func() plan.Record { return l.Rollout(makeException("b", 5).ID()).Record }).ShouldNot(BeNil())
 }
 
@@ -95,5 +96,7 @@ func TestInheritedRecordsOfAllKinds(t *testing.T) {
 		return id != "exception:shop/gone", nil
 	})).To(Succeed())
 	c.Expect(judged).To(ConsistOf("shop/login", "keygroup:shop/gold", "exception:shop/e", "exception:shop/gone"))
-	c.Eventually(func() string { return second.shortageText("exception:shop/late") }).Should(BeEmpty())
+	c.Eventually(second.Wanted).Should(Equal([]string{"exception:shop/late"}))
+	c.Expect(second.Set(t.Context(), makeException("late", 5), plan.SetOptions{})).To(Succeed())
+	c.Expect(second.shortageText("exception:shop/late")).To(BeEmpty())
 }

@@ -64,7 +64,9 @@ type Writer struct {
 	inherited bool                     // entries include the records of the previous leader
 	entries   map[string]*entry        // the desired records, by ID
 	waiting   map[string]*waitingEntry // records without room, by ID
+	wanted    []string                 // see Wanted
 	usage     usage
+	unjudged  usage // of the waiting records whose encoding is kept
 	// withdrawn are the published plans, by ID, that entries does not contain any more, until the
 	// registry has lost them too.
 	withdrawn map[string]*entry
@@ -129,7 +131,7 @@ func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, for
 //   - After a round of Lead could not reach Redis, Set fails without waiting, until a round
 //     succeeds.
 //   - A plan without room in its budget waits for it: Set returns nil, the last plan stays, and
-//     Rollout reports why.
+//     Rollout reports why. The Writer forgets it but for its name, UID and size; see Wanted.
 //   - After an error the plan is still desired and Lead retries, unless ctx had ended before or
 //     the error is ErrNotLeading, ErrDeposed, plan.ErrOlderGeneration or an encoding error.
 func (w *Writer) Set(ctx context.Context, desired plan.Record, o plan.SetOptions) error {
@@ -170,7 +172,7 @@ func (w *Writer) setDesired(ctx context.Context, id string, next *entry, o plan.
 	if last := w.newest(id); !o.Restored && next.isOlderThan(last) {
 		return nil, fmt.Errorf("generation %d after %d: %w", next.generation, last.generation, plan.ErrOlderGeneration)
 	}
-	delete(w.waiting, id)
+	w.forgetWaiting(id)
 	if next != nil {
 		next.keepEqual(old)
 	}

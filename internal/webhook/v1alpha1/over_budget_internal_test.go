@@ -126,7 +126,7 @@ func TestReviewsEndWithTheirContext(t *testing.T) {
 	v.Sizes = &RecordSizes{Objects: objects} // nothing is measured
 	ofGroup, ofPolicy = reviews()
 	const unfinished = "spec: not compared with the whole Namespace, which is too large for one review: "
-	g.Expect(ofGroup).To(ConsistOf(unfinished + "keys of other groups, budgets are unchecked"))
+	g.Expect(ofGroup).To(ConsistOf(unfinished + "budgets, keys of other groups are unchecked"))
 	g.Expect(ofPolicy).To(ConsistOf(unfinished + "keys of other groups, budgets are unchecked"))
 }
 

@@ -7,12 +7,11 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/warning"
 )
 
 // +kubebuilder:webhook:path=/validate-ratelimit-weir-dev-v1alpha1-ratelimitkeygroup,mutating=false,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,groups=ratelimit.weir.dev,resources=ratelimitkeygroups,verbs=create;update,versions=v1alpha1,name=ratelimitkeygroups.ratelimit.weir.dev,serviceName=weir-webhook,serviceNamespace=weir-system,admissionReviewVersions=v1,patch=`{"matchConditions":[{"name":"not-being-deleted","expression":"!has(object.metadata.deletionTimestamp)"}]}`
@@ -25,12 +24,14 @@ type keyGroupValidator struct{ *Validator }
 
 var _ admission.Validator[*v1alpha1.RateLimitKeyGroup] = (*keyGroupValidator)(nil)
 
-// ValidateCreate rejects a key group that the controller would not accept.
+// ValidateCreate rejects a key group that the controller would not accept, also one without room in the budget of its
+// Namespace: key groups are large, and what is stored takes memory of the API server and its caches.
 func (v *keyGroupValidator) ValidateCreate(ctx context.Context, group *v1alpha1.RateLimitKeyGroup) (admission.Warnings, error) {
 	return v.validate(ctx, group)
 }
 
-// ValidateUpdate rejects a spec that the controller would not accept. An update of the metadata always passes.
+// ValidateUpdate rejects a spec that the controller would not accept, also one that needs more room than there is. An update
+// of the metadata always passes.
 func (v *keyGroupValidator) ValidateUpdate(ctx context.Context, was, group *v1alpha1.RateLimitKeyGroup) (admission.Warnings, error) {
 	if !group.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(was.Spec, group.Spec) {
 		return nil, nil
@@ -58,16 +59,11 @@ func (v *keyGroupValidator) validate(ctx context.Context, group *v1alpha1.RateLi
 	}
 	review, end := v.beginReview(ctx)
 	defer end()
-	warnings = review.KeyGroup(group, groups.Items, policies.Items)
-	warnings = append(warnings, v.budgetWarnings(review, compiled, groups.Items)...)
-	return truncated(append(warnings, review.Unfinished()...)), nil
-}
-
-// budgetWarnings warns of a key group that is likely to have no room in the budget of its Namespace.
-func (v *keyGroupValidator) budgetWarnings(review *warning.Review, compiled *plan.KeyGroup, groups []v1alpha1.RateLimitKeyGroup) []string {
-	shortage := v.Sizes.shortageOfKeyGroup(review, compiled, groups)
-	if shortage == nil {
-		return nil
+	if shortage := v.Sizes.shortageOfKeyGroup(review, compiled, groups.Items); shortage != nil {
+		return nil, invalid("RateLimitKeyGroup", group.Name, field.ErrorList{
+			field.Forbidden(field.NewPath("spec", "keys"), shortage.String()),
+		})
 	}
-	return []string{"spec: the key group will probably not be accepted (OverBudget): " + shortage.String()}
+	warnings = review.KeyGroup(group, groups.Items, policies.Items)
+	return truncated(append(warnings, review.Unfinished()...)), nil
 }

@@ -40,7 +40,7 @@ var _ = Describe("The webhook of key groups", func() {
 		}
 	}
 
-	It("warns of unused groups, keys in two groups, and a lack of room", func(ctx SpecContext) {
+	It("warns of unused groups and keys in two groups, and rejects what has no room", func(ctx SpecContext) {
 		const unused = "spec.group: no override of a policy in the Namespace selects the group gold"
 		Eventually(warned(ctx, keyGroup("gold-0", "gold", "acme"))).WithContext(ctx).Should(Equal([]string{unused}))
 		tiers := good(namespace, "api").Override(
@@ -64,10 +64,17 @@ var _ = Describe("The webhook of key groups", func() {
 		for i := range byte(26) {
 			large.Spec.Keys = append(large.Spec.Keys, strings.Repeat(string('a'+rune(i)), 200))
 		}
-		Expect(warned(ctx, large)()).To(ConsistOf(And(
-			HavePrefix("spec: the key group will probably not be accepted (OverBudget): The key groups of the Namespace use"),
-			ContainSubstring("of 4000 bytes of keys"),
-		)))
+		err := api.Create(ctx, large, client.DryRunAll)
+		Expect(err).To(rejectFields("spec.keys"))
+		Expect(err).To(MatchError(And(ContainSubstring("The key groups of the Namespace use "), ContainSubstring(" of 4000 bytes of keys"))))
+		large.Spec.Keys = large.Spec.Keys[:2]
+		Expect(warned(ctx, large)()).To(BeEmpty())
+	})
+
+	It("rejects keys of more than 255 bytes, which the schema counts as characters", func(ctx SpecContext) {
+		Expect(api.Create(ctx, keyGroup("gold-0", "gold", "acme", strings.Repeat("\U0001F600", 64)), client.DryRunAll)).To(rejectFields("spec.keys[1]"))
+		Expect(api.Create(ctx, keyGroup("gold-0", "gold", "acme", strings.Repeat("\U0001F600", 63)), client.DryRunAll)).To(Succeed())
+		received.take()
 	})
 
 	It("lets metadata change, and counts its answers", func(ctx SpecContext) {
