@@ -22,6 +22,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/testenv"
@@ -68,7 +69,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 				Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Registry: exported, Expiry: tlsfiles.NewExpiry(exported),
 			},
 			RedisURL: server.URL, Controllers: true, Decisions: true, Config: apiServer.Config,
-			Tenancy: compile.TenancyCluster, Replica: "one",
+			Tenancy: compile.TenancyCluster, Replica: "one", Budgets: plan.Budgets{Namespace: plan.Budget{KeyBytes: 32_000}},
 			Lease: manager.LeaseOptions{
 				Namespace: "default", Name: "weir-manager", Identity: "one",
 				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
