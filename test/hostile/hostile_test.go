@@ -44,6 +44,7 @@ func attacks() []*attack {
 		{name: "keys of eight long parts", rate: 75, worst: checks(manyParts), outcome: "200"},
 		{name: "bodies of 64 KiB", rate: 75, worst: largestBodies, outcome: ""},
 		{name: "64 descriptors for 480 policies", rate: 25, worst: rateLimits(chainHost, 10), shows: degradedMetric, labels: chain, outcome: "OK"},
+		{name: "matches of 32 hosts and 32 paths", rate: 75, worst: checks(small("0." + blockHost)), outcome: "200"},
 		{name: "64 descriptors of 60 KiB", rate: 10, worst: rateLimits(newKeyHost, 60<<10), outcome: "OK"},
 		{name: "new keys", rate: 500, worst: checks(newKeys), outcome: "200"},
 		{name: "requests of a byte at a time", rate: 400, worst: crowd(400, drip(largeRequest, 100_000), drip(largeMessage, 5000)), shows: closedConnections, labels: []string{`reason="memory"`}, outcome: "connected"},

@@ -32,6 +32,7 @@ const (
 	longKeyHost     = "long-key.example"
 	newKeyHost      = "new-key.example"
 	reserveHost     = "reserve.example"
+	blockHost       = "block.example"
 	userHeader      = "X-User"
 	descriptorCount = 64 // of one request of Envoy
 )
@@ -64,7 +65,7 @@ func platformPolicies() []*v1alpha1.RateLimitPolicy {
 // hostilePolicies are the most expensive ones of each kind that Weir accepts.
 func hostilePolicies(tb testing.TB) []*v1alpha1.RateLimitPolicy {
 	tb.Helper()
-	return slices.Concat(chains(), crowds(), expressions(tb), overrides(), longKeys(), reserved())
+	return slices.Concat(chains(), crowds(), expressions(tb), overrides(), longKeys(), reserved(), blocks())
 }
 
 // costlyLimits adds limits of the algorithms that take the longest.
@@ -115,6 +116,30 @@ func crowds() (policies []*v1alpha1.RateLimitPolicy) {
 			policies = append(policies, costlyLimits(policy(fmt.Sprintf("crowd-%d/p%02d", i, j), crowdHost).
 				Key(testpolicy.HeaderPart(userHeader)), plan.MaxNamespaceLimits/plan.MaxNamespacePolicies).Obj())
 		}
+	}
+	return policies
+}
+
+// blockSharers is the number of matches that share their hosts, and of those that share their paths.
+const blockSharers = 12
+
+// blocks are 480 policies of one tenant, within the budgets of a Namespace, whose matches have as many hosts and paths as
+// they may. An index by both would copy each match 1,024 times.
+func blocks() (policies []*v1alpha1.RateLimitPolicy) {
+	const count = 480
+	all := count * plan.MaxMatches / blockSharers
+	for i := range count {
+		b := testpolicy.Make(fmt.Sprintf("block/p%03d", i))
+		for j := range plan.MaxMatches {
+			n := i*plan.MaxMatches + j
+			var m v1alpha1.Match
+			for k := range plan.MaxPatterns {
+				m.Hosts = append(m.Hosts, fmt.Sprintf("%x.%s", n/blockSharers*plan.MaxPatterns+k, blockHost))
+				m.Paths = append(m.Paths, fmt.Sprintf("/%x", (n/blockSharers+7*(n%blockSharers))%all*plan.MaxPatterns+k))
+			}
+			b.Match(m)
+		}
+		policies = append(policies, b.Limit("hour", v1alpha1.AlgorithmFixedWindow, never, "1h").Obj())
 	}
 	return policies
 }
