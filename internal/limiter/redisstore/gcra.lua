@@ -54,7 +54,7 @@ local function judge_arrival(entry, limit, spent, cut, debt, rate)
     local longest = limit.empty + LONGEST_DEBT * limit.rate
     spent, cut = min(spent, longest), cut and min(cut, longest)
   end
-  limit.ahead = { spent, cut }
+  limit.ahead, limit.cut_ahead = spent, cut
   deficit_set(limit, spent, cut and max(0, cut), judged)
   if changed and not entry.peek then deficit_add(entry, limit, 0) end
 end
@@ -66,17 +66,16 @@ algorithms.gc = {
   empty = function(limit) return limit.ceiling * limit.rate end,
 
   read = function(entry, limit)
-    limit.key, limit.full_at, limit.lag, limit.ahead = next_key(), nil, 0, nil
-    deficit_set(limit, 0, nil, 1)
+    limit.key, limit.full_at, limit.lag, limit.ahead, limit.cut_ahead = next_key(), nil, 0, nil, nil
     local value = values[limit.key]
     local spent, cut, debt, rate
-    spent, cut, debt, limit.cut_ceiling, rate = read_arrival(limit, value or '')
-    if not spent then
-      if value then damaged[limit.key] = true end
-    elseif spent >= 0 then
-      judge_arrival(entry, limit, spent, cut, debt, rate)
-    else
-      limit.ahead = { (ahead_of(value, limit.rate)) }
+    if value then spent, cut, debt, limit.cut_ceiling, rate = read_arrival(limit, value) end
+    if spent and spent >= 0 then return judge_arrival(entry, limit, spent, cut, debt, rate) end
+    deficit_set(limit, 0, nil, 1)
+    if value and not spent then
+      damaged[limit.key] = true
+    elseif value then
+      limit.ahead = ahead_of(value, limit.rate)
     end
   end,
 
@@ -91,10 +90,9 @@ algorithms.gc = {
 
   -- The deficits at the time `at`, and this time.
   deficits_at = function(limit, at)
-    local deficits = {}
     if not limit.ahead then return { 0 }, at end
-    for i, ahead in ipairs(limit.ahead) do deficits[i] = max(0, ahead + (server_time() - at) * limit.rate) end
-    return deficits, at
+    local since = (server_time() - at) * limit.rate
+    return { max(0, limit.ahead + since), limit.cut_ahead and max(0, limit.cut_ahead + since) }, at
   end,
 
   spend = deficit_spend,

@@ -29,22 +29,21 @@ algorithms.tb = {
   -- The deficit of an empty bucket.
   empty = function(limit) return limit.ceiling * limit.window_us end,
 
-  read = function(entry, limit)
+  read = function(_, limit)
     limit.key, limit.written, limit.left, limit.full_at = next_key(), nil, nil, nil
-    limit.now, limit.stored, limit.stored_time = server_time(), nil, nil
+    limit.now, limit.stored, limit.most = server_time(), nil, nil
     local value = values[limit.key]
     local digits, mark, time, debt = string.match(value or '', '^(%S-)([ /])(%x+)%+?(.*)$')
     local deficit = mark and (mark == ' ' and tonumber(digits, 16) or tonumber(digits))
-    deficit_set(limit, 0, nil, 1)
     if deficit then
       local most = limit.empty + (tonumber(debt) or 0)
-      limit.stored, limit.stored_time = { deficit, deficit > most and most or nil }, tonumber(time, 16)
+      limit.stored, limit.stored_time, limit.most = deficit, tonumber(time, 16), deficit > most and most or nil
       limit.now = max(limit.now, limit.stored_time)
-      limit.deficits, limit.judged = { unpack(limit.stored) }, #limit.stored
-      deficit_move(entry, limit, limit.deficits, limit.now - limit.stored_time, 0)
-      deficit_set(limit, limit.deficits[1], limit.deficits[2], limit.judged)
-    elseif value then
-      damaged[limit.key] = true
+      local refilled = (limit.now - limit.stored_time) * limit.rate
+      deficit_set(limit, max(0, deficit - refilled), limit.most and max(0, most - refilled), limit.most and 2 or 1)
+    else
+      deficit_set(limit, 0, nil, 1)
+      if value then damaged[limit.key] = true end
     end
     limit.lag = limit.now - server_time()
   end,
@@ -58,7 +57,7 @@ algorithms.tb = {
 
   -- The deficits at their own time, and this time.
   deficits_at = function(limit, at)
-    if limit.stored then return limit.stored, limit.stored_time end
+    if limit.stored then return { limit.stored, limit.most }, limit.stored_time end
     return { 0 }, at
   end,
 
