@@ -47,6 +47,7 @@ func (s *site) pages() map[string]string {
 		"try":              "/console/try",
 		"not found":        "/console/nonesuch",
 		"login":            "/console/login",
+		"a link":           "/console/login?code=another",
 	}
 }
 
