@@ -105,7 +105,9 @@ func addWebhook(
 
 // webhookBounds leave the bounds of bodies to the intake.
 var webhookBounds = connlimit.Bounds{
-	Unserved: connlimit.ClassBounds{Connections: 1024, Bytes: 128 << 20}, BytesEach: 128 << 20,
+	Unserved:  connlimit.ClassBounds{Connections: 1024, Bytes: 128 << 20},
+	Served:    connlimit.ClassBounds{Connections: 1024, Bytes: 128 << 20},
+	BytesEach: 128 << 20,
 }
 
 // expiry returns when the certificate expires; the zero time without one.

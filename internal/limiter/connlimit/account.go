@@ -37,10 +37,10 @@ func (cl *class) leave(c *Conn) {
 // takeSurplus takes the connections that are to be closed because the class holds too much. The caller holds the lock.
 func (cl *class) takeSurplus(taken *closings) {
 	for cl.connections.total > cl.connections.bound {
-		taken.take(cl.connections.first(), ReasonConnections)
+		cl.connections.first().leaveInto(taken, ReasonConnections)
 	}
 	for cl.bytes.total > cl.bytes.bound {
-		taken.take(cl.bytes.first(), ReasonMemory)
+		cl.bytes.first().leaveInto(taken, ReasonMemory)
 	}
 }
 
@@ -126,11 +126,21 @@ func (h *holding) before(other *holding) bool {
 func (c *client) at() *int  { return &c.place }
 func (h *holding) at() *int { return &h.place }
 
-// queue is a heap whose items know their places. It implements heap.Interface.
-type queue[T interface {
+// ranked is an item of a queue of type T.
+type ranked[T any] interface {
+	// before reports whether the item comes before the other one.
 	before(other T) bool
+	// at returns the place of the item in its queue.
 	at() *int
-}] struct{ items []T }
+}
+
+var (
+	_ ranked[*client]  = (*client)(nil)
+	_ ranked[*holding] = (*holding)(nil)
+)
+
+// queue is a heap whose items know their places. It implements heap.Interface.
+type queue[T ranked[T]] struct{ items []T }
 
 func (q *queue[T]) Len() int           { return len(q.items) }
 func (q *queue[T]) Less(i, j int) bool { return q.items[i].before(q.items[j]) }

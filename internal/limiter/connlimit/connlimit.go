@@ -140,16 +140,21 @@ func (s *Set) add(added *Conn) (taken closings) {
 }
 
 // Close closes the connection for the reason, unless it was closed. The server then calls Remove.
-func (c *Conn) Close(reason Reason) {
-	c.take(reason).close()
-}
+func (c *Conn) Close(reason Reason) { c.take(reason).close() }
 
 // take takes the connection out of its class, and returns it unless it was closed.
 func (c *Conn) take(reason Reason) (taken closings) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
-	taken.take(c, reason)
+	c.leaveInto(&taken, reason)
 	return taken
+}
+
+// leaveInto takes the connection out of its class and adds it to taken, unless it was closed. The caller holds the lock.
+func (c *Conn) leaveInto(taken *closings, reason Reason) {
+	if c.leave() {
+		*taken = append(*taken, closing{Conn: c, reason: reason, bytes: c.memory.amount})
+	}
 }
 
 // leave takes a connection that is to be closed out of its class, and reports whether it was in it. Its memory
@@ -182,13 +187,6 @@ type closing struct {
 	*Conn
 	reason Reason
 	bytes  int64 // that it held
-}
-
-// take takes a connection out of its class, unless it was closed. The caller holds the lock.
-func (cs *closings) take(c *Conn, reason Reason) {
-	if c.leave() {
-		*cs = append(*cs, closing{Conn: c, reason: reason, bytes: c.memory.amount})
-	}
 }
 
 // close closes the connections. The caller does not hold the lock.

@@ -62,7 +62,7 @@ func (c *Conn) changeLocked(bytes int64, further func()) (taken closings, isLarg
 	further()
 	c.update()
 	if c.bytes > c.all.bounds.BytesEach {
-		taken.take(c, ReasonMemory)
+		c.leaveInto(&taken, ReasonMemory)
 	}
 	c.class.takeSurplus(&taken)
 	return taken, c.bytes > littleBytes

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 	"time"
 
@@ -127,7 +128,7 @@ func TestResponsesShareTheListOfPolicies(t *testing.T) {
 	read := func() []byte {
 		w := &writes{ResponseRecorder: httptest.NewRecorder()}
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, pathPolicies, http.NoBody))
-		g.Expect(w.Header().Get(headerContentLength)).To(Equal(fmt.Sprint(w.Body.Len())))
+		g.Expect(w.Header().Get(headerContentLength)).To(Equal(strconv.Itoa(w.Body.Len())))
 		g.Expect(w.parts).To(HaveLen(4))
 		return w.parts[1]
 	}
