@@ -22,6 +22,9 @@ const (
 	bodyFactor   = 2
 	// streamBytes is what a request with HTTP/2 holds until its response was sent, besides its headers.
 	streamBytes = 12 << 10
+	// http2Bytes is what a connection with HTTP/2 holds until it ends, besides its requests. Its frames are read by
+	// net/http, so headers that do not end are not seen.
+	http2Bytes = 32 << 10
 	// servedFactor is the memory of a byte of headers, beyond littleBytes, until the response was sent.
 	servedFactor = 2
 	littleBytes  = 4 << 10

@@ -98,6 +98,8 @@ func (l *tlsListener) shake(raw *rawConn) {
 	var c net.Conn = secured
 	if secured.ConnectionState().NegotiatedProtocol != "h2" {
 		c = securedConn{&conn{Conn: secured, raw: raw}, secured}
+	} else {
+		raw.held.Hold(http2Bytes)
 	}
 	select {
 	case l.ready <- c:

@@ -155,3 +155,36 @@ func TestUnreadResponseEnds(t *testing.T) {
 		s.end(g)
 	}
 }
+
+// Headers that do not end are not seen with HTTP/2, so each connection counts.
+func TestConnectionsWithHTTP2HoldMemory(t *testing.T) {
+	g := NewWithT(t)
+	const most = 4
+	bounds := connlimit.DefaultBounds
+	bounds.Served.Bytes = most * http2Bytes
+	metrics := prometheus.NewRegistry()
+	s := startEither(t, true, Options{
+		Logger: slog.New(slog.DiscardHandler), Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Port: "http",
+		Connections: connlimit.New(connlimit.Options{Bounds: &bounds, Registerer: metrics, Logger: slog.New(slog.DiscardHandler)}),
+	})
+	for range 2 * most {
+		client := &http.Client{Transport: &http.Transport{
+			ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
+		}}
+		response, err := client.Get("https://" + s.Addr())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.ProtoMajor).To(Equal(2))
+		g.Expect(response.Body.Close()).To(Succeed())
+		defer client.CloseIdleConnections()
+	}
+	closed := func() float64 {
+		families, err := metrics.Gather()
+		g.Expect(err).NotTo(HaveOccurred())
+		if len(families) == 0 {
+			return 0
+		}
+		return families[0].GetMetric()[0].GetCounter().GetValue()
+	}
+	g.Eventually(closed, "30s").Should(Equal(float64(most)))
+	s.end(g)
+}
