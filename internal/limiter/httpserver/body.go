@@ -6,31 +6,30 @@ package httpserver
 import (
 	"io"
 	"net/http"
-	"sync/atomic"
-
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
 )
+
+// holder holds the memory of a request until it has arrived.
+type holder interface {
+	// hold adds bytes of memory.
+	hold(bytes int64)
+	// arrived releases what only an unfinished request takes. It may be called again.
+	arrived()
+}
 
 // body is the body of an unfinished request. It holds the memory of the request until its end.
 type body struct {
 	io.ReadCloser
-	held  *connlimit.Conn
-	bytes atomic.Int64
+	holder
+	little int64 // bytes that are not yet held
 }
 
-// holdBody returns a request that holds memory of its connection, also for headers of that length, until its
-// body has arrived or release is called. A request without a body has arrived. It changes a copy: of a request whose own body was not read
-// to its end, net/http delays the end of the connection, so that the client can read the response.
-func holdBody(r *http.Request, headers int64, held *connlimit.Conn) (holding *http.Request, release func()) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return r, func() {}
-	}
-	b := &body{ReadCloser: r.Body, held: held}
-	b.hold(baseBytes + headers*headerFactor)
-	holding = new(http.Request)
+// withBody returns a request whose body holds memory until it has arrived. It changes a copy: of a request whose own body
+// was not read to its end, net/http delays the end of the connection, so that the client can read the response.
+func withBody(r *http.Request, h holder) *http.Request {
+	holding := new(http.Request)
 	*holding = *r
-	holding.Body = b
-	return holding, b.release
+	holding.Body = &body{ReadCloser: r.Body, holder: h}
+	return holding
 }
 
 func headerBytes(r *http.Request) (bytes int64) {
@@ -46,17 +45,13 @@ func headerBytes(r *http.Request) (bytes int64) {
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.release()
-	} else {
-		b.hold(int64(n) * bodyFactor)
+	b.little += int64(n) * bodyFactor
+	switch {
+	case err != nil:
+		b.arrived()
+	case b.little > littleBytes: // the memory of a small one is part of baseBytes
+		b.hold(b.little)
+		b.little = 0
 	}
 	return n, err
 }
-
-func (b *body) hold(bytes int64) {
-	b.bytes.Add(bytes)
-	b.held.Hold(bytes)
-}
-
-func (b *body) release() { b.held.Hold(-b.bytes.Swap(0)) }

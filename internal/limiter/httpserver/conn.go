@@ -69,6 +69,8 @@ type conn struct {
 	// open is true from the first byte of a request until its response was written. bytes is what it holds.
 	open  atomic.Bool
 	bytes atomic.Int64
+	// served is what the request holds once it has arrived.
+	served int64
 }
 
 // onlyRequest is the number of each request of a connection with HTTP/1, which has one at a time.
@@ -112,11 +114,8 @@ func (c *conn) Write(p []byte) (int, error) {
 // CloseWrite is used by net/http, see rawConn.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// begin holds what a request with complete headers of that length takes until its response was sent.
-func (c *conn) begin(headers int64) {
-	c.serving.Store(true)
-	c.hold(servedBytes(headers) - c.bytes.Load())
-}
+// arrived holds what a request that has arrived takes until its response was sent.
+func (c *conn) arrived() { c.hold(c.served - c.bytes.Load()) }
 
 // servedBytes returns the memory that headers of that length take while the request is served. The headers
 // of usual requests count nothing.
@@ -172,16 +171,37 @@ type connection struct {
 	streams atomic.Uint32 // that began, with HTTP/2
 }
 
-// holdStream holds what a request with HTTP/2 and headers of that length takes. release sends the response
-// before it releases that, since a client may give it no window.
-func (c *connection) holdStream(w http.ResponseWriter, headers int64) (release func()) {
-	stream, bytes := c.streams.Add(1), streamBytes+servedBytes(headers)
-	c.held.Begin(stream, bytes)
-	return func() {
+// begin begins to serve a request with complete headers of that length. release is called after the handler.
+func (c *connection) begin(w http.ResponseWriter, headers int64) (h holder, release func()) {
+	if c.http1 != nil {
+		c.http1.serving.Store(true)
+		c.http1.served = servedBytes(headers)
+		return c.http1, func() {}
+	}
+	s := &stream{held: c.held, bytes: streamBytes + servedBytes(headers)}
+	number := c.streams.Add(1)
+	s.unfinished.Store(baseBytes + headers*headerFactor)
+	c.held.Begin(number, s.bytes+s.unfinished.Load())
+	return s, func() {
 		_ = http.NewResponseController(w).Flush() // fails if the stream has ended
-		c.held.Finish(stream, bytes)
+		c.held.Finish(number, s.bytes)
 	}
 }
+
+// stream is a request with HTTP/2. It holds bytes until its response was sent, since a client may give it no window, and
+// unfinished ones until it has arrived.
+type stream struct {
+	held       *connlimit.Conn
+	bytes      int64
+	unfinished atomic.Int64
+}
+
+func (s *stream) hold(bytes int64) {
+	s.unfinished.Add(bytes)
+	s.held.Hold(bytes)
+}
+
+func (s *stream) arrived() { s.held.Hold(-s.unfinished.Swap(0)) }
 
 type connectionKey struct{}
 

@@ -152,14 +152,14 @@ func http2Bounds() *http.HTTP2Config {
 // connection.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(connectionKey{}).(*connection)
-	headers := headerBytes(r)
-	if c.http1 != nil {
-		c.http1.begin(headers)
-	} else {
-		defer c.holdStream(w, headers)()
-	}
-	r, release := holdBody(r, headers, c.held)
+	h, release := c.begin(w, headerBytes(r))
 	defer release()
+	if r.Body == nil || r.Body == http.NoBody {
+		h.arrived()
+	} else {
+		defer h.arrived()
+		r = withBody(r, h)
+	}
 	if s.draining.Load() {
 		w.Header().Set("Connection", "close")
 	}
