@@ -19,7 +19,7 @@ type charges struct {
 	queues [2][]remembered
 }
 
-// leastCharges is the least number of IDs that a shard may remember. There may be as many as keys.
+// leastCharges is the least number of IDs that a shard may remember. In all shards as many are possible as keys.
 const leastCharges = 1024
 
 type chargeID struct {

@@ -26,8 +26,8 @@ type cutOff struct {
 	ceiling int64
 }
 
-// deficits are how far a bucket is from full for the plans that share it: what was spent, and what is left of it for a plan
-// with a smaller burst, which is judged by a bucket that is at most empty.
+// deficits are how far a bucket is from full for the plans that share it: by all that was spent, and cut to an empty bucket, which
+// judges a plan with a smaller burst.
 type deficits struct {
 	spent, cut deficit
 	hasCut     bool
@@ -35,7 +35,7 @@ type deficits struct {
 }
 
 // judged returns the deficit that judges the call.
-func (d *deficits) judged() deficit {
+func (d deficits) judged() deficit {
 	if d.byCut {
 		return d.cut
 	}

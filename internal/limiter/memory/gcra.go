@@ -39,25 +39,10 @@ func (g gcra) load(v *view) deficits {
 	if !v.exists(now) || spent.whole < now {
 		return deficits{}
 	}
-	debt, _ := v.debt.over(1)
 	rate := cmp.Or(v.data[2], v.limit.Threshold)
 	d := deficits{spent: spent.deficit(now, rate), cut: v.cut.deficit(now, rate), hasCut: v.cut.whole != 0}
-	most := product(v.limit.Ceiling(), v.limit.Threshold).plus(product(debt, rate))
-	changed := rate != v.limit.Threshold
-	tooFar := most.plus(product(1, v.limit.Threshold)) // a debt is in whole microseconds
-	if changed {
-		tooFar = most.plus(product(1, 1))
-	}
-	if d.hasCut {
-		apart := spent.deficit(v.cut.whole, rate).minus(product(1, v.cut.part))
-		larger := v.limit.Ceiling() - v.cut.ceiling
-		// 2 microseconds for the fractions of several rates.
-		d.byCut = (larger <= 0 || !product(larger+2, rate).atLeast(apart)) && !d.cut.atLeast(tooFar)
-	}
-	if !d.byCut && d.spent.atLeast(tooFar) && !v.entry.Peek {
-		d.cut, d.hasCut, d.byCut, changed, v.cut.ceiling = most, true, true, true, v.limit.Ceiling()
-	}
-	if v.entry.Peek || !changed {
+	isNew := g.judge(v, &d, rate)
+	if v.entry.Peek || !isNew && rate == v.limit.Threshold {
 		return d
 	}
 	if rate != v.limit.Threshold { // what a slower rate would take too long for is cut, and not counted
@@ -67,6 +52,28 @@ func (g gcra) load(v *view) deficits {
 	g.store(v, d)
 	v.spent = true
 	return d
+}
+
+// judge finds which of the deficits, at the rate, judges the call. It reports whether it has cut one that was not
+// cut before.
+func (gcra) judge(v *view, d *deficits, rate int64) (isNew bool) {
+	debt, _ := v.debt.over(1)
+	most := product(v.limit.Ceiling(), v.limit.Threshold).plus(product(debt, rate))
+	tooFar := most.plus(product(1, v.limit.Threshold)) // a debt is in whole microseconds
+	if rate != v.limit.Threshold {
+		tooFar = most.plus(product(1, 1))
+	}
+	if d.hasCut {
+		apart := gcra{}.arrival(v).deficit(v.cut.whole, rate).minus(product(1, v.cut.part))
+		larger := v.limit.Ceiling() - v.cut.ceiling
+		// 2 microseconds for the fractions of several rates.
+		d.byCut = (larger <= 0 || !product(larger+2, rate).atLeast(apart)) && !d.cut.atLeast(tooFar)
+	}
+	if !d.byCut && d.spent.atLeast(tooFar) && !v.entry.Peek {
+		d.cut, d.hasCut, d.byCut, v.cut.ceiling = most, true, true, v.limit.Ceiling()
+		return true
+	}
+	return false
 }
 
 // empty returns the deficit of an arrival time that is as far ahead as checks can move it.
@@ -117,8 +124,7 @@ func (g gcra) keep(v *view) {
 }
 
 func (g gcra) judged(v *view) deficit {
-	d := g.load(v)
-	return d.judged()
+	return g.load(v).judged()
 }
 
 func (g gcra) used(v *view) int64 { return g.judged(v).units(v) }

@@ -30,8 +30,7 @@ func (b tokenBucket) stored(v *view) deficits {
 }
 
 func (b tokenBucket) judged(v *view) deficit {
-	d := b.load(v)
-	return d.judged()
+	return b.load(v).judged()
 }
 
 func (b tokenBucket) used(v *view) int64 { return b.judged(v).units(v) }

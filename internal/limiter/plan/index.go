@@ -258,7 +258,7 @@ type room struct {
 	unreadable       bool // see finding
 }
 
-// used is the number of matches of a Namespace that were examined, and of those that hold, once for each descriptor.
+// used is the number of matches of a Namespace that were examined, and of matches that hold, once for each descriptor.
 type used struct{ examined, held int }
 
 // of returns what the policies with the plan's mode have used, so far.

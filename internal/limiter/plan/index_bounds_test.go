@@ -96,7 +96,7 @@ var hostileMatches = map[string]func(i, n int) plan.Match{
 	"2 x 2 x 2": func(i, n int) plan.Match {
 		return plan.Match{Hosts: words(2, i%(n/9), "%d.t"), Paths: words(2, i*7%(n/9), "/%d/*"), Methods: words(2, i%9, "M%d")}
 	},
-	"prefixes of prefixes": func(i, _ int) plan.Match {
+	"prefixes of prefixes": func(int, int) plan.Match {
 		m := plan.Match{Hosts: []string{"t"}}
 		for j := range plan.MaxPatterns {
 			m.Paths = append(m.Paths, "/"+strings.Repeat("0", j)+"*")
@@ -163,7 +163,7 @@ func heap() int {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc) //nolint:gosec // less than 2^63
+	return int(m.HeapAlloc)
 }
 
 // A request for no target, host or domain of a tenant meets none of its matches, however many these are; a request for

@@ -20,8 +20,8 @@ import (
 const (
 	// maxQueued bounds the calls that wait for a node. More would not be decided in time.
 	maxQueued = 4096
-	// maxSends bounds how often a call is sent that a node rejects without running it.
-	maxSends = 5
+	// DefaultMaxSends is the default of Options.MaxSends: a call is sent for 30 ms.
+	DefaultMaxSends = 5
 	// resendPause is the wait before a rejected call is sent again; it doubles each time.
 	resendPause = 2 * time.Millisecond
 	// maxYields bounds how often a batch waits for callers that are ready to run.
@@ -40,8 +40,9 @@ type node struct {
 	// probe writes a key to the node of the given key, to find out whether the node works again.
 	probe func(ctx context.Context, key quota.Key) error
 	// timeout is how long a batch and a probe wait for the node.
-	timeout time.Duration
-	metrics nodeMetrics
+	timeout  time.Duration
+	maxSends int
+	metrics  nodeMetrics
 
 	mu       sync.Mutex
 	queue    []*pending
@@ -63,8 +64,8 @@ type sentBatch struct {
 	sends int // how often it has been sent
 }
 
-func newNode(timeout time.Duration, metrics nodeMetrics) *node {
-	n := &node{timeout: timeout, metrics: metrics, latest: time.Now()} //nolint:forbidigo // the age of the node
+func newNode(timeout time.Duration, maxSends int, metrics nodeMetrics) *node {
+	n := &node{timeout: timeout, maxSends: maxSends, metrics: metrics, latest: time.Now()} //nolint:forbidigo // the age of the node
 	n.expiry = time.AfterFunc(timeout, n.expire)
 	n.expiry.Stop()
 	return n
@@ -206,7 +207,7 @@ func (n *node) complete(b *sentBatch, outcomes []outcome) {
 	rejected := &sentBatch{sends: b.sends}
 	n.mu.Lock()
 	for i, p := range b.calls {
-		if isRejected(outcomes[i].err) && b.sends < maxSends && now.Add(pause).Before(p.deadline) && !p.isFinished.Load() {
+		if isRejected(outcomes[i].err) && b.sends < n.maxSends && now.Add(pause).Before(p.deadline) && !p.isFinished.Load() {
 			rejected.calls = append(rejected.calls, p)
 			outcomes[i].err = errResend
 		}

@@ -28,7 +28,7 @@ type fakeNode struct {
 const fakeTimeout = 20 * time.Millisecond
 
 func newFakeNode() *fakeNode {
-	f := &fakeNode{node: newNode(fakeTimeout, newMetrics().ofNode("fake"))}
+	f := &fakeNode{node: newNode(fakeTimeout, DefaultMaxSends, newMetrics().ofNode("fake"))}
 	f.send = func(_ context.Context, batch []*pending) []outcome {
 		f.sent.Add(int64(len(batch)))
 		if err := f.err.Load(); err != nil {
@@ -209,7 +209,7 @@ func TestRejectedCallsAreSentAgain(t *testing.T) {
 		f := newFakeNode()
 		f.err.Store(rejection)
 		g.Expect(f.ask(t.Context(), time.Minute)).To(Equal(quota.CauseReadOnly))
-		g.Expect(f.sent.Load()).To(Equal(int64(maxSends)))
+		g.Expect(f.sent.Load()).To(Equal(int64(DefaultMaxSends)))
 	})
 	t.Run("not after its deadline", func(t *testing.T) {
 		g := NewWithT(t)

@@ -19,7 +19,7 @@ const testPrefix = "weir-test:"
 // newStore returns a store with the prefix of the tests, and more time than Redis needs on a
 // machine that is busy.
 func newStore(client redis.UniversalClient) *Store {
-	return NewStore(Options{Client: client, Prefix: testPrefix, Timeout: time.Minute})
+	return NewStore(Options{Client: client, Prefix: testPrefix, Timeout: time.Minute, MaxSends: 14}) // for half a minute
 }
 
 // algorithms are all but Concurrency.

@@ -4,6 +4,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,6 +26,9 @@ type Options struct {
 	// Timeout is the longest that Redis may take to answer. A caller with an earlier deadline
 	// waits until shortly before it.
 	Timeout time.Duration
+	// MaxSends bounds how often a call is sent that a node rejects without running it, while its slot moves; 0 is
+	// DefaultMaxSends. The pauses between them double, from 2 ms on.
+	MaxSends int
 	// Registerer registers the metrics; nil does not export them.
 	Registerer prometheus.Registerer
 	// Logger is slog.Default() if nil.
@@ -38,6 +42,7 @@ type Store struct {
 	client  redis.UniversalClient
 	prefix  string
 	timeout time.Duration
+	sends   int
 	now     func() time.Time
 	metrics *metrics
 	repairs *repairs
@@ -52,7 +57,7 @@ type Store struct {
 // NewStore returns a Store.
 func NewStore(o Options) *Store {
 	s := &Store{
-		client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, now: o.Now, metrics: newMetrics(), repairs: newRepairs(o.Logger),
+		client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, sends: cmp.Or(o.MaxSends, DefaultMaxSends), now: o.Now, metrics: newMetrics(), repairs: newRepairs(o.Logger),
 		atomicLimits: maxAtomicLimits, groupLimits: maxGroupLimits,
 	}
 	if s.now == nil {
@@ -84,7 +89,7 @@ func nameOf(client redis.UniversalClient) string {
 
 // newNode returns a node with that name in metrics.
 func (s *Store) newNode(name string, send, resend sender) *node {
-	n := newNode(s.timeout, s.metrics.ofNode(name))
+	n := newNode(s.timeout, s.sends, s.metrics.ofNode(name))
 	n.send, n.resend, n.probe = send, resend, s.probe
 	return n
 }

@@ -60,8 +60,8 @@ func (d deficit) afterRefill(wait int64, l *quota.Limit) deficit {
 	return d.minus(newDeficit(max(0, wait), l.Threshold))
 }
 
-// deficits are how far a bucket is from full for the plans that share it: what was spent, and what is left of it for a plan
-// with a smaller burst, which is judged by a bucket that is at most empty.
+// deficits are how far a bucket is from full for the plans that share it: by all that was spent, and cut to an empty bucket, which
+// judges a plan with a smaller burst.
 type deficits struct {
 	spent deficit
 	cut   deficit // without a value if no such plan has met the bucket
@@ -69,35 +69,34 @@ type deficits struct {
 }
 
 // judged returns the deficit that judges the call.
-func (d *deficits) judged() deficit {
+func (d deficits) judged() deficit {
 	if d.byCut {
 		return d.cut
 	}
 	return d.spent
 }
 
-// move refills the deficits for the microseconds, and then adds units. Of a debt that would take longer than MaxDebt it adds
-// only a part. It returns the units that it leaves out of the deficit that judges, rounded down.
-func (d *deficits) move(l *quota.Limit, empty deficit, micros, units int64) (leftOut int64) {
+// move returns the deficits after microseconds of refill, and then with further units. Of a debt that would take longer than MaxDebt
+// it adds only a part. leftOut is the rest of the units in the deficit that judges, rounded down.
+func (d deficits) move(l *quota.Limit, empty deficit, micros, units int64) (moved deficits, leftOut int64) {
 	most := empty.plus(newDeficit(quota.MaxDebt.Microseconds(), l.Threshold))
-	move := func(found deficit) (deficit, int64) {
+	move := func(found deficit, judges bool) deficit {
 		found = found.afterRefill(micros, l)
 		room := found
 		if found.Cmp(most.Int) < 0 {
 			room = most
 		}
 		sum := found.plus(deficitOf(units, l))
-		return sum.atMost(room), new(big.Int).Quo(sum.minus(room).Int, big.NewInt(l.Window.Microseconds())).Int64()
+		if judges {
+			leftOut = new(big.Int).Quo(sum.minus(room).Int, big.NewInt(l.Window.Microseconds())).Int64()
+		}
+		return sum.atMost(room)
 	}
-	bySpent, byCut := int64(0), int64(0)
-	d.spent, bySpent = move(d.spent)
+	d.spent = move(d.spent, !d.byCut)
 	if d.cut.Int != nil {
-		d.cut, byCut = move(d.cut)
+		d.cut = move(d.cut, d.byCut)
 	}
-	if d.byCut {
-		return byCut
-	}
-	return bySpent
+	return d, leftOut
 }
 
 // debtor is a counter that works off the units above its quota.

@@ -66,25 +66,8 @@ func (g *gcra) ahead(e *quota.Entry, l *quota.Limit, now int64) deficits {
 	case g.arrival.whole < now:
 		return deficits{spent: g.arrival.ahead(now, l.Threshold)}
 	}
-	d := deficits{spent: g.arrival.ahead(now, rate)}
-	if g.cutOff != nil {
-		d.cut = g.cutOff.ahead(now, rate)
-	}
-	most := newDeficit(l.Ceiling(), l.Threshold).plus(newDeficit(g.debt, rate))
-	changed := rate != l.Threshold
-	tooFar := most.plus(newDeficit(1, l.Threshold)) // a debt is in whole microseconds
-	if changed {
-		tooFar = most.plus(newDeficit(1, 1))
-	}
-	if g.cutOff != nil {
-		apart := new(big.Int).Sub(d.spent.Int, d.cut.Int)
-		larger := newDeficit(l.Ceiling()+2-g.ceiling, rate) // 2 microseconds for the fractions of several rates
-		d.byCut = (l.Ceiling() <= g.ceiling || larger.Cmp(apart) < 0) && d.cut.Cmp(tooFar.Int) < 0
-	}
-	if !d.byCut && d.spent.Cmp(tooFar.Int) >= 0 && !e.Peek {
-		d.cut, d.byCut, changed, g.ceiling = most, true, true, l.Ceiling()
-	}
-	if e.Peek || !changed {
+	d, isNew := g.judge(e, l, now, rate)
+	if e.Peek || !isNew && rate == l.Threshold {
 		return d
 	}
 	if rate != l.Threshold { // what a slower rate would take too long for is cut, and not counted
@@ -96,6 +79,27 @@ func (g *gcra) ahead(e *quota.Entry, l *quota.Limit, now int64) deficits {
 	}
 	g.store(d.notBelow0(), l, now)
 	return d
+}
+
+// judge returns the deficits at the rate, and whether it has cut one that was not cut before.
+func (g *gcra) judge(e *quota.Entry, l *quota.Limit, now, rate int64) (d deficits, isNew bool) {
+	d.spent = g.arrival.ahead(now, rate)
+	most := newDeficit(l.Ceiling(), l.Threshold).plus(newDeficit(g.debt, rate))
+	tooFar := most.plus(newDeficit(1, l.Threshold)) // a debt is in whole microseconds
+	if rate != l.Threshold {
+		tooFar = most.plus(newDeficit(1, 1))
+	}
+	if g.cutOff != nil {
+		d.cut = g.cutOff.ahead(now, rate)
+		apart := new(big.Int).Sub(d.spent.Int, d.cut.Int)
+		larger := newDeficit(l.Ceiling()+2-g.ceiling, rate) // 2 microseconds for the fractions of several rates
+		d.byCut = (l.Ceiling() <= g.ceiling || larger.Cmp(apart) < 0) && d.cut.Cmp(tooFar.Int) < 0
+	}
+	if !d.byCut && d.spent.Cmp(tooFar.Int) >= 0 && !e.Peek {
+		d.cut, d.byCut, g.ceiling = most, true, l.Ceiling()
+		return d, true
+	}
+	return d, false
 }
 
 func (g *gcra) store(d deficits, l *quota.Limit, now int64) {
@@ -121,8 +125,7 @@ func (g *gcra) keepFor(needed, now int64) {
 }
 
 func (g *gcra) judged(e *quota.Entry, l *quota.Limit, now int64) deficit {
-	d := g.load(e, l, now)
-	return d.judged()
+	return g.load(e, l, now).judged()
 }
 
 func (g *gcra) used(e *quota.Entry, l *quota.Limit, now int64) int64 {
@@ -146,8 +149,8 @@ func (g *gcra) resetAfter(e *quota.Entry, l *quota.Limit, now int64) int64 {
 }
 
 func (g *gcra) spend(e *quota.Entry, l *quota.Limit, now int64, _ bool) {
-	d := g.load(e, l, now)
-	g.cut += d.move(l, g.empty(l), 0, e.Cost)
+	d, leftOut := g.load(e, l, now).move(l, g.empty(l), 0, e.Cost)
+	g.cut += leftOut
 	g.store(d, l, now)
 }
 
@@ -172,19 +175,18 @@ func (g *gcra) settle(e *quota.Entry, l *quota.Limit, units, at, now int64) {
 		}
 		g.past, g.at = &past, at
 	}
-	g.cut += g.past.move(l, g.empty(l), at-g.at, units)
-	g.at = at
+	past, leftOut := g.past.move(l, g.empty(l), at-g.at, units)
+	g.past, g.at, g.cut = &past, at, g.cut+leftOut
 }
 
 func (g *gcra) endSettling(_ *quota.Entry, l *quota.Limit, now int64) {
-	past := g.past
-	past.move(l, g.empty(l), now-g.at, 0)
+	past, _ := g.past.move(l, g.empty(l), now-g.at, 0)
 	g.past = nil
 	if past.spent.Sign() == 0 {
 		*g = gcra{cut: g.cut, holds: g.holds}
 		return
 	}
-	g.store(*past, l, now)
+	g.store(past, l, now)
 }
 
 func (g *gcra) keep(e *quota.Entry, l *quota.Limit, now int64) {

@@ -35,10 +35,7 @@ func (s *slidingLog) settle(e *quota.Entry, _ *quota.Limit, units, at, now int64
 // addHit adds the hit and drops those that no limit needs.
 func (s *slidingLog) addHit(e *quota.Entry, h hit, now int64) {
 	keep, ceiling := e.Policy.Kept()
-	var found, units int64
-	for _, h := range s.hits {
-		found += h.cost
-	}
+	found := sumOf(s.hits)
 	if !s.add(h, now, keep) {
 		return
 	}
@@ -55,13 +52,26 @@ func (s *slidingLog) addHit(e *quota.Entry, h hit, now int64) {
 	if found > ceiling && !e.Policy.CountsAttempts() && e.Action <= quota.Commit && e.Policy.ShortestLog() == keep {
 		return
 	}
+	s.trim(ceiling, found)
+}
+
+func sumOf(hits []hit) (units int64) {
+	for _, h := range hits {
+		units += h.cost
+	}
+	return units
+}
+
+// trim drops the hits that neither a limit with that ceiling needs nor another plan, which needs as many units as were found.
+func (s *slidingLog) trim(ceiling, found int64) {
+	var units int64
 	for i, h := range slices.Backward(s.hits) {
 		before := units
 		if units += h.cost; units < max(ceiling, found) {
 			continue
 		}
 		s.hits = s.hits[i:]
-		if before >= ceiling { // only another plan with a larger threshold needs this hit
+		if before >= ceiling { // only the other plan needs this hit
 			s.hits[0].cost -= units - found
 		}
 		return

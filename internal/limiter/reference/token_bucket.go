@@ -30,8 +30,7 @@ func (b *tokenBucket) load(l *quota.Limit, server int64) (now deficits, lag int6
 	case b.current != nil:
 		return *b.current, at - server
 	}
-	now = b.stored(l)
-	now.move(l, deficitOf(l.Ceiling(), l), at-b.at, 0)
+	now, _ = b.stored(l).move(l, deficitOf(l.Ceiling(), l), at-b.at, 0)
 	return now, at - server
 }
 
@@ -84,8 +83,9 @@ func (b *tokenBucket) resetAfter(e *quota.Entry, l *quota.Limit, now int64) int6
 
 func (b *tokenBucket) spend(e *quota.Entry, l *quota.Limit, now int64, _ bool) {
 	loaded, lag := b.load(l, now)
-	b.cut += loaded.move(l, deficitOf(l.Ceiling(), l), 0, e.Cost)
-	b.store(l, loaded, now+lag, now)
+	spent, leftOut := loaded.move(l, deficitOf(l.Ceiling(), l), 0, e.Cost)
+	b.cut += leftOut
+	b.store(l, spent, now+lag, now)
 }
 
 // store stores the deficits of the time at.
@@ -113,19 +113,19 @@ func (b *tokenBucket) settle(_ *quota.Entry, l *quota.Limit, units, at, _ int64)
 		b.past = &past
 	}
 	at = max(at, b.at)
-	b.cut += b.past.move(l, deficitOf(l.Ceiling(), l), at-b.at, units)
-	b.at = at
+	past, leftOut := b.past.move(l, deficitOf(l.Ceiling(), l), at-b.at, units)
+	b.past, b.at, b.cut = &past, at, b.cut+leftOut
 }
 
 func (b *tokenBucket) endSettling(_ *quota.Entry, l *quota.Limit, now int64) {
-	past, at := b.past, max(now, b.at)
-	past.move(l, deficitOf(l.Ceiling(), l), at-b.at, 0)
+	at := max(now, b.at)
+	past, _ := b.past.move(l, deficitOf(l.Ceiling(), l), at-b.at, 0)
 	b.past = nil
 	if past.spent.Sign() == 0 {
 		*b = tokenBucket{cut: b.cut, holds: b.holds}
 		return
 	}
-	b.store(l, *past, at, now)
+	b.store(l, past, at, now)
 }
 
 func (b *tokenBucket) keep(_ *quota.Entry, l *quota.Limit, now int64) {

@@ -96,10 +96,10 @@ func (q *commits) next() *commit {
 // commitHeap is a heap.Interface by the ends of the holds.
 type commitHeap []*commit
 
-func (h commitHeap) Len() int           { return len(h) }
-func (h commitHeap) Less(i, j int) bool { return h[i].gone < h[j].gone }
-func (h commitHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *commitHeap) Push(x any)        { *h = append(*h, x.(*commit)) } //nolint:forcetypeassert // only next is pushed
+func (h *commitHeap) Len() int           { return len(*h) }
+func (h *commitHeap) Less(i, j int) bool { return (*h)[i].gone < (*h)[j].gone }
+func (h *commitHeap) Swap(i, j int)      { (*h)[i], (*h)[j] = (*h)[j], (*h)[i] }
+func (h *commitHeap) Push(x any)         { *h = append(*h, x.(*commit)) } //nolint:forcetypeassert // only next is pushed
 
 func (h *commitHeap) Pop() any {
 	last := len(*h) - 1

@@ -71,7 +71,7 @@ func openRedis(tb testing.TB, server *testenv.Redis) Store {
 func openOn(tb testing.TB, client redis.UniversalClient) Store {
 	tb.Helper()
 	tb.Cleanup(func() { _ = client.Close() })
-	return denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute}), time.Now)
+	return denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute, MaxSends: 14}), time.Now)
 }
 
 // Parallel checks through one to four replicas never exceed the quota, and all that they admitted is recorded once the

@@ -17,7 +17,7 @@ import (
 )
 
 // twoPlansAtOnce checks one key by two plans of one policy in turn, as replicas do during a rollout, an edit or an exception.
-// The judge is no model of the stores: it sees only which units were admitted, and when.
+// The judge does not know how the stores count: it sees only which units were admitted, and when.
 func twoPlansAtOnce(t *testing.T, subject *Subject) {
 	t.Helper()
 	all := seeds.InMemory(60)
@@ -145,7 +145,14 @@ func (p *planPair) call(t *testing.T, subject *Subject, i int) {
 		return
 	}
 	reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0]
-	p.hasMetMore = p.hasMetMore || reply.Limits[0].Used > 0 && reply.Limits[0].Used >= p.limits[i].Quota && p.limits[i].Quota < p.limits[1-i].Quota
+	if most := p.limits[i].Quota; most < p.limits[1-i].Quota && reply.Limits[0].Used >= most {
+		p.hasMetMore = true
+	}
+	p.record(subject, &e, &reply)
+}
+
+// record records what the reply admits.
+func (p *planPair) record(subject *Subject, e *quota.Entry, reply *quota.EntryReply) {
 	switch {
 	case reply.Verdict != quota.Admitted || e.Peek:
 	case e.Action == quota.Reserve:
