@@ -158,7 +158,7 @@ type sample struct {
 // p99 is the latency that 99% of the calls did not exceed.
 func (s *sample) p99() time.Duration { return s.latencies[len(s.latencies)*99/100] }
 
-// run calls all doors in turn at othersRate until stop is closed, with that many calls together. It is an open loop: a call
+// run calls all doors in turn at othersRate until stop is closed, with a number of calls together. It is an open loop: a call
 // waits for no other one. Its latency counts from when it is sent; a timer that fires late delays all loads alike.
 func (c *clients) run(tb testing.TB, stop <-chan struct{}, together int) *sample {
 	tb.Helper()

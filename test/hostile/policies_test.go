@@ -120,7 +120,7 @@ func crowds() (policies []*v1alpha1.RateLimitPolicy) {
 	return policies
 }
 
-// blockSharers is the number of matches that share their hosts, and of those that share their paths.
+// blockSharers is the number of matches that share their hosts, and of matches that share their paths.
 const blockSharers = 12
 
 // blocks are 480 policies of one tenant, within the budgets of a Namespace, whose matches have as many hosts and paths as

@@ -26,7 +26,7 @@ type loginPage struct {
 }
 
 // showLogin exchanges the code in the URL for a session. The redirect removes the code from the
-// address and the history of the browser. Without a code it shows the form. A link with which somebody else could put their
+// address and the history of the browser. Without a code it shows the form. A link with which another person could put their
 // session in place of the reader's needs a confirmation.
 func (c *Console) showLogin(v *visit) {
 	code := v.r.URL.Query().Get("code")

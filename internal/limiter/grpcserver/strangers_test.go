@@ -24,7 +24,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
 )
 
-// ports are a gRPC and an HTTP port that share their bounds, as those of a process.
+// ports are a gRPC and an HTTP port that share their bounds, as the ports of a process do.
 type ports struct {
 	grpc, http string // addresses
 	metrics    *prometheus.Registry
@@ -110,7 +110,7 @@ func (s strangers) send(conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// callWhile calls with that many callers on one connection until attack returns.
+// callWhile calls with a number of callers on one connection until attack returns.
 func callWhile(t *testing.T, address string, callers int, attack func()) (answered, failed int) {
 	t.Helper()
 	g := NewWithT(t)

@@ -151,7 +151,7 @@ func TestKeptBuffersAreCounted(t *testing.T) {
 	g.Expect(held).To(Equal(int64(9000)))
 }
 
-// A reset of a call that never began, whose place is that of an open call, releases nothing.
+// A reset of a call that never began, whose place an open call has, releases nothing.
 func TestOnlyRememberedCallsEnd(t *testing.T) {
 	g := NewWithT(t)
 	held := int64(0)

@@ -147,7 +147,7 @@ type policyEncoder struct {
 	last *encodedPolicies
 }
 
-// of returns the policies of the snapshot, or those of an earlier one that was encoded within encodingPeriod.
+// of returns the policies of the snapshot, or of an earlier one that was encoded within encodingPeriod.
 func (p *policyEncoder) of(snapshot *plan.Snapshot) *encodedPolicies {
 	p.mu.Lock()
 	defer p.mu.Unlock()

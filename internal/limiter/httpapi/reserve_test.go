@@ -291,7 +291,7 @@ func TestIDsOfEnvoyAreRejected(t *testing.T) {
 	}
 }
 
-// An ID is all that a commit needs, so only callers who may reset the key see the whole one.
+// An ID is all that a commit needs, so only callers with the right to reset the key see the whole one.
 func TestReadersSeeNoIDsOfReservations(t *testing.T) {
 	g := NewWithT(t)
 	state := &fakeState{holds: []limiter.OpenHold{{ID: "4f0c9a77", Units: 7}}}

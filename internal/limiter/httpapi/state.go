@@ -77,7 +77,7 @@ func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 }
 
 // mayEndReservations reports whether the bearer of the token may see the IDs of reservations, with which anyone can commit
-// them: who may reset a key may end its reservations anyway.
+// them: the right to reset a key can end its reservations anyway.
 func (h *Handler) mayEndReservations(ctx context.Context, token, policy string) bool {
 	namespace, name := plan.SplitID(policy)
 	_, err := h.Authorizer.Authorize(ctx, token, VerbReset, namespace, name)

@@ -13,7 +13,7 @@ import (
 type PolicyList struct {
 	Version  string `json:"version,omitempty"`
 	Revision int64  `json:"revision"`
-	// Count is the number of policies in force, also of those that the list leaves out.
+	// Count is the number of policies in force, also the ones that the list leaves out.
 	Count int `json:"count"`
 	// Policies is absent on ports other than the operator port without a token.
 	Policies []PolicySummary `json:"policies,omitzero"`
