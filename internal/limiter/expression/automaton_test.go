@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 var texts = []string{
@@ -65,8 +66,10 @@ func TestPatternsTakeLittleMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	for _, pattern := range []string{`(?i)\\pL{1,29}z`, `.{184}`, `[ab]{117}[^c]*z`, `(a|b|c)[0-9a-f]{8}x`} {
-		text := `request.path.matches("` + pattern + `")`
+	for _, pattern := range []string{
+		`(?i)\\pL{1,29}z`, `.{184}`, `[ab]{117}[^c]*z`, `(a|b|c)[0-9a-f]{8}x`, `\\b\\pL`, `^\\b\\pL\\b`, `\\b(?:abcdefghijk){14}`,
+	} {
+		text := `"".matches("` + pattern + `")`
 		mustCompile(t, text)
 		var kept []*expression.Expression[bool]
 		before := memory()
@@ -76,6 +79,15 @@ func TestPatternsTakeLittleMemory(t *testing.T) {
 		each := (memory() - before) / count
 		runtime.KeepAlive(kept)
 		t.Logf("%s: %d bytes", pattern, each)
-		g.Expect(each).To(BeNumerically("<", 24<<10), pattern)
+		g.Expect(each).To(BeNumerically("<", 7<<10+plan.MaxPatternHeap), pattern)
+	}
+}
+
+// Package regexp takes any memory for a pattern that no automaton matches: 4 MiB for the first of these.
+func TestLargePatternsAreRejected(t *testing.T) {
+	g := NewWithT(t)
+	for _, pattern := range []string{`^(?:[\\pL\\pN]){1,200}$`, `(?:abcdefghijklmnopqrstuvwxyz){1000}`, `[\\pL\\pN]{1,999}`} {
+		_, err := expression.Compile[bool](`"".matches("` + pattern + `")`)
+		g.Expect(err).To(MatchError(ContainSubstring("bytes of memory, at most 24576 are allowed")), pattern)
 	}
 }

@@ -67,6 +67,9 @@ func (env environment) compile(text string, want *cel.Type, maxPrice time.Durati
 	if isAffordable := p.nanoseconds <= float64(maxPrice); !isAffordable {
 		return nil, p, tooExpensive(p.nanoseconds, maxPrice)
 	}
+	if err = checkHeap(p.patterns); err != nil {
+		return nil, p, err
+	}
 	program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(replaceSlowFunctions(p.patterns)))
 	return program, p, err
 }
