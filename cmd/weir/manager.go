@@ -80,18 +80,20 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	return cmd
 }
 
-// addBudgets adds the flags that bound the published records.
+// addBudgets adds the flags that bound the published records. TestBudgetsFitIntoMemory adds their defaults.
 func (f *managerFlags) addBudgets(flags *pflag.FlagSet) {
 	add := func(target *int, name string, value int, meaning, rejected string) {
-		flags.IntVar(target, name, value, meaning+"; a "+rejected+" that needs more is not accepted; 0 is unlimited")
+		flags.IntVar(target, name, value, meaning+"; "+rejected+" that needs more is not accepted; 0 is unlimited")
 	}
-	add(&f.budgets.Namespace.Policies, "max-namespace-policies", 1_000, "published policies of a namespace", "policy")
-	add(&f.budgets.Namespace.Bytes, "max-namespace-plan-bytes", 4<<20, "size of the published plans of a namespace, in bytes", "policy")
-	add(&f.budgets.Namespace.KeyBytes, "max-namespace-key-bytes", 8<<20, "size of the published key groups of a namespace, in bytes", "key group")
-	add(&f.budgets.Namespace.Exceptions, "max-namespace-exceptions", 1_000, "exceptions of a namespace that have not ended", "exception")
-	add(&f.budgets.Total.Policies, "max-policies", 20_000, "published policies of all namespaces", "policy")
-	add(&f.budgets.Total.Bytes, "max-plan-bytes", 64<<20, "size of the published plans of all namespaces, in bytes", "policy")
-	add(&f.budgets.Total.KeyBytes, "max-key-bytes", 64<<20, "size of the published key groups of all namespaces, in bytes", "key group")
+	add(&f.budgets.Namespace.Policies, "max-namespace-policies", 1_000, "published policies of a namespace", "a policy")
+	add(&f.budgets.Namespace.Bytes, "max-namespace-plan-bytes", 16<<20, "memory of the published plans of a namespace in each replica, in bytes", "a policy")
+	add(&f.budgets.Namespace.KeyBytes, "max-namespace-key-bytes", 40<<20, "memory of the published key groups of a namespace in each replica, in bytes", "a key group")
+	add(&f.budgets.Namespace.Exceptions, "max-namespace-exceptions", 1_000, "exceptions of a namespace that have not ended", "an exception")
+	add(&f.budgets.Namespace.ExceptionBytes, "max-namespace-exception-bytes", 16<<20, "memory of the exceptions of a namespace in each replica, in bytes", "an exception")
+	add(&f.budgets.Total.Policies, "max-policies", 20_000, "published policies of all namespaces", "a policy")
+	add(&f.budgets.Total.Bytes, "max-plan-bytes", 216<<20, "memory of the published plans of all namespaces in each replica, in bytes", "a policy")
+	add(&f.budgets.Total.KeyBytes, "max-key-bytes", 80<<20, "memory of the published key groups of all namespaces in each replica, in bytes", "a key group")
+	add(&f.budgets.Total.ExceptionBytes, "max-exception-bytes", 48<<20, "memory of the exceptions of all namespaces in each replica, in bytes", "an exception")
 }
 
 func (f *managerFlags) run(ctx context.Context) error {
@@ -192,9 +194,10 @@ func (f *managerFlags) validateBudgets() error {
 	var errs []error
 	for flag, value := range map[string]int{
 		"--max-namespace-policies": f.budgets.Namespace.Policies, "--max-namespace-plan-bytes": f.budgets.Namespace.Bytes,
-		"--max-namespace-exceptions": f.budgets.Namespace.Exceptions,
-		"--max-policies":             f.budgets.Total.Policies, "--max-plan-bytes": f.budgets.Total.Bytes,
+		"--max-namespace-exceptions": f.budgets.Namespace.Exceptions, "--max-namespace-exception-bytes": f.budgets.Namespace.ExceptionBytes,
+		"--max-policies": f.budgets.Total.Policies, "--max-plan-bytes": f.budgets.Total.Bytes,
 		"--max-namespace-key-bytes": f.budgets.Namespace.KeyBytes, "--max-key-bytes": f.budgets.Total.KeyBytes,
+		"--max-exception-bytes": f.budgets.Total.ExceptionBytes,
 	} {
 		if value < 0 {
 			errs = append(errs, fmt.Errorf("%s %d: must not be negative", flag, value))

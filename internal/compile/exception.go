@@ -36,18 +36,8 @@ func Exception(
 ) (*plan.Exception, field.ErrorList) {
 	spec := &exception.Spec
 	at := field.NewPath("spec")
-	compiled := &plan.Exception{
-		Namespace:   exception.Namespace,
-		Name:        exception.Name,
-		UID:         string(exception.UID),
-		Generation:  exception.Generation,
-		Policy:      spec.Policy,
-		Key:         ExceptionKey(spec.Key, of),
-		UntilMillis: spec.Until.UnixMilli(),
-		Action:      plan.Action(orDefault(spec.Action, v1alpha1.ExceptionActionLimit)),
-		Limits:      exceptionLimits(spec.Limits, policy),
-		Reason:      spec.Reason,
-	}
+	compiled := newException(exception, policy)
+	compiled.Key = ExceptionKey(spec.Key, of)
 	var errs field.ErrorList
 	if spec.Until.After(now.Add(MaxExceptionAhead + aheadTolerance)) {
 		errs = append(errs, field.Invalid(at.Child("until"), spec.Until.UTC().Format(time.RFC3339), "must be at most 90 days ahead"))
@@ -74,6 +64,28 @@ func Exception(
 		return nil, errs
 	}
 	return compiled, nil
+}
+
+// ExceptionOfSize returns a record of about the same size as the record of the exception, without its policy.
+func ExceptionOfSize(exception *v1alpha1.RateLimitException) *plan.Exception {
+	return newException(exception, &v1alpha1.RateLimitPolicy{})
+}
+
+// newException returns the record of the exception with the key as it is.
+func newException(exception *v1alpha1.RateLimitException, policy *v1alpha1.RateLimitPolicy) *plan.Exception {
+	spec := &exception.Spec
+	return &plan.Exception{
+		Namespace:   exception.Namespace,
+		Name:        exception.Name,
+		UID:         string(exception.UID),
+		Generation:  exception.Generation,
+		Policy:      spec.Policy,
+		Key:         spec.Key,
+		UntilMillis: spec.Until.UnixMilli(),
+		Action:      plan.Action(orDefault(spec.Action, v1alpha1.ExceptionActionLimit)),
+		Limits:      exceptionLimits(spec.Limits, policy),
+		Reason:      spec.Reason,
+	}
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

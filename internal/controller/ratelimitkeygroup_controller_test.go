@@ -94,7 +94,7 @@ var _ = Describe("A key group", func() {
 		})
 		setKeys(ctx, "acme", "globex", "initech", "umbrella")
 		becomes(ctx, overBudget)
-		Expect(messageOf(ctx, v1alpha1.ConditionAccepted)).To(Equal("The key groups of the Namespace use 90 of 100 bytes of keys, and this one needs 20 more."))
+		Expect(messageOf(ctx, v1alpha1.ConditionAccepted)).To(Equal("The key groups of the Namespace use 90 of 100 bytes of memory for keys, and this one needs 20 more."))
 		Expect(messageOf(ctx, v1alpha1.ConditionProgrammed)).To(Equal("The key group is not accepted. The list of keys of generation 1 stays enforced."))
 		Expect(published()).To(Equal([]string{"acme", "globex"}))
 

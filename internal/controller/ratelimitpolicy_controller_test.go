@@ -118,7 +118,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			s.becomes(ctx, overBudget)
 			Expect(s.unready()).To(Equal(plan.Unready{Count: 1, Policies: []plan.UnreadyPolicy{{ID: s.id, Reason: "OverBudget"}}}))
 			Expect(message(ctx, s.policy, v1alpha1.ConditionAccepted)).
-				To(Equal("The policies of the Namespace use 995 of 1000 bytes of plans, and this one needs 9 more."))
+				To(Equal("The policies of the Namespace use 995 of 1000 bytes of memory for plans, and this one needs 9 more."))
 			Expect(message(ctx, s.policy, v1alpha1.ConditionProgrammed)).To(ContainSubstring("generation 1 stays enforced"))
 			Expect(s.threshold()).To(Equal(int64(5)))
 			Eventually(eventsOn(s.policy)).WithContext(ctx).Should(ConsistOf("Ready", "OverBudget"))

@@ -5,6 +5,7 @@ package manager
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +47,7 @@ func (r *keyRoom) take(group *v1alpha1.RateLimitKeyGroup) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.release(group)
-	need := plan.Usage{KeyBytes: heapOf(group.Spec.Keys)}
+	need := usageOf(group)
 	if r.budgets.Shortage(group.Namespace, need, r.used[group.Namespace], r.total) != nil {
 		return false
 	}
@@ -71,14 +72,17 @@ func (r *keyRoom) add(namespace string, change plan.Usage) {
 	r.total.Add(change)
 }
 
-// heapOf returns the memory that the keys take in the cache, in bytes.
-func heapOf(keys []string) int {
-	const header = 16 // of a string
-	n := header * len(keys)
-	for _, key := range keys {
-		n += len(key)
+// usageOf returns what the key group needs of the budgets, valid or not.
+func usageOf(group *v1alpha1.RateLimitKeyGroup) plan.Usage {
+	record := &plan.KeyGroup{
+		Namespace: group.Namespace, Name: group.Name, UID: string(group.UID), Generation: group.Generation,
+		Group: group.Spec.Group, Keys: plan.NewKeyList(group.Spec.Keys...),
 	}
-	return n
+	data, err := plan.Encode(record)
+	if err != nil {
+		return plan.Usage{KeyBytes: math.MaxInt32} // larger than any valid one
+	}
+	return plan.UsageOf(record, len(data))
 }
 
 // follow gives back the room of deleted key groups. It must be called before the cache starts.

@@ -69,7 +69,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 				Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Registry: exported, Expiry: tlsfiles.NewExpiry(exported),
 			},
 			RedisURL: server.URL, Controllers: true, Decisions: true, Config: apiServer.Config,
-			Tenancy: compile.TenancyCluster, Replica: "one", Budgets: plan.Budgets{Namespace: plan.Budget{KeyBytes: 32_000}},
+			Tenancy: compile.TenancyCluster, Replica: "one", Budgets: plan.Budgets{Namespace: plan.Budget{KeyBytes: 140_000}},
 			Lease: manager.LeaseOptions{
 				Namespace: "default", Name: "weir-manager", Identity: "one",
 				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,

@@ -90,9 +90,11 @@
 - --max-namespace-plan-bytes={{ int64 $values.budgets.namespace.planBytes }}
 - --max-namespace-key-bytes={{ int64 $values.budgets.namespace.keyBytes }}
 - --max-namespace-exceptions={{ int64 $values.budgets.namespace.exceptions }}
+- --max-namespace-exception-bytes={{ int64 $values.budgets.namespace.exceptionBytes }}
 - --max-policies={{ int64 $values.budgets.total.policies }}
 - --max-plan-bytes={{ int64 $values.budgets.total.planBytes }}
 - --max-key-bytes={{ int64 $values.budgets.total.keyBytes }}
+- --max-exception-bytes={{ int64 $values.budgets.total.exceptionBytes }}
 {{- with $values.watchNamespaces }}
 - --watch-namespaces={{ join "," . }}
 {{- end }}

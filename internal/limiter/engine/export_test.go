@@ -33,3 +33,32 @@ func (e *Engine) CachedRequests(id string) (n int) {
 	})
 	return n
 }
+
+// Prepare compiles all expressions of the current plans, and derives the limits of all exceptions.
+func (e *Engine) Prepare() {
+	for _, p := range e.active.Load().policies.All() {
+		for _, condition := range p.conditions {
+			if condition != nil {
+				_, _ = condition.compile()
+			}
+		}
+		for _, part := range p.keyExpressions {
+			if part != nil {
+				_, _ = part.compile()
+			}
+		}
+		for i := range p.overrides {
+			if when := p.overrides[i].when; when != nil {
+				_, _ = when.compile()
+			}
+		}
+		if p.cost != nil {
+			_, _ = p.cost.compile()
+		}
+		if all := p.exceptions.Load(); all != nil {
+			for _, exception := range all.byKey {
+				exception.variantOf(p.plan, p.base)
+			}
+		}
+	}
+}

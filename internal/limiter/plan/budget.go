@@ -3,24 +3,29 @@
 
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Budget bounds the records in the registry, so that no tenant exhausts the memory of the
 // replicas. 0 is unlimited.
 type Budget struct {
-	// Bytes is the size of the encoded plans.
+	// Bytes is the heap of the plans in a replica, as UsageOf estimates it.
 	Bytes int
 	// Policies is the number of plans.
 	Policies int
-	// KeyBytes is the size of the encoded key groups.
+	// KeyBytes is the heap of the key groups.
 	KeyBytes int
 	// Exceptions is the number of exceptions.
 	Exceptions int
+	// ExceptionBytes is the heap of the exceptions.
+	ExceptionBytes int
 }
 
 // Usage is the part of a Budget that is used.
 type Usage struct {
-	Bytes, Policies, KeyBytes, Exceptions int
+	Bytes, Policies, KeyBytes, Exceptions, ExceptionBytes int
 }
 
 // Add adds the change to the usage.
@@ -29,6 +34,7 @@ func (u *Usage) Add(change Usage) {
 	u.Policies += change.Policies
 	u.KeyBytes += change.KeyBytes
 	u.Exceptions += change.Exceptions
+	u.ExceptionBytes += change.ExceptionBytes
 }
 
 // Minus returns the usage without the other one.
@@ -36,12 +42,13 @@ func (u *Usage) Minus(other Usage) Usage {
 	return Usage{
 		Bytes: u.Bytes - other.Bytes, Policies: u.Policies - other.Policies,
 		KeyBytes: u.KeyBytes - other.KeyBytes, Exceptions: u.Exceptions - other.Exceptions,
+		ExceptionBytes: u.ExceptionBytes - other.ExceptionBytes,
 	}
 }
 
 // Released reports whether the change makes any unit free.
 func (u *Usage) Released() bool {
-	return u.Bytes < 0 || u.Policies < 0 || u.KeyBytes < 0 || u.Exceptions < 0
+	return slices.ContainsFunc(u.parts(), func(p part) bool { return p.n < 0 })
 }
 
 // Budgets are the budget of each Namespace and the budget of all together.
@@ -66,10 +73,11 @@ type Unit string
 
 // The units of a Budget.
 const (
-	UnitBytes      Unit = "bytes of plans"
-	UnitPolicies   Unit = "policies"
-	UnitKeyBytes   Unit = "bytes of keys"
-	UnitExceptions Unit = "live exceptions"
+	UnitBytes          Unit = "bytes of memory for plans"
+	UnitPolicies       Unit = "policies"
+	UnitKeyBytes       Unit = "bytes of memory for keys"
+	UnitExceptions     Unit = "live exceptions"
+	UnitExceptionBytes Unit = "bytes of memory for exceptions"
 )
 
 // usedBy returns the objects that use the unit.
@@ -77,7 +85,7 @@ func (u Unit) usedBy() string {
 	switch u {
 	case UnitKeyBytes:
 		return "key groups"
-	case UnitExceptions:
+	case UnitExceptions, UnitExceptionBytes:
 		return "exceptions"
 	default:
 		return "policies"
@@ -121,6 +129,9 @@ type part struct {
 }
 
 // parts returns the numbers of the units, the numbers of objects first.
-func (u *Usage) parts() [4]part {
-	return [4]part{{UnitPolicies, u.Policies}, {UnitBytes, u.Bytes}, {UnitExceptions, u.Exceptions}, {UnitKeyBytes, u.KeyBytes}}
+func (u *Usage) parts() []part {
+	return []part{
+		{UnitPolicies, u.Policies}, {UnitBytes, u.Bytes},
+		{UnitExceptions, u.Exceptions}, {UnitExceptionBytes, u.ExceptionBytes}, {UnitKeyBytes, u.KeyBytes},
+	}
 }

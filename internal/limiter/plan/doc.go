@@ -40,7 +40,8 @@
 //	index.go         the index of the matches of plans, and
 //	split.go         how the index divides them
 //	nearmatch.go     matches that hold except for one field
-//	budget.go      how many records may be published
+//	budget.go      how many records may be published, and how large, by
+//	weight.go        the memory that a record takes
 //	rollout.go     how far a record has got
 //	sighting.go    whether checks apply to it
 //	unready.go     the policies that are not there yet

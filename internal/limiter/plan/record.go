@@ -68,15 +68,3 @@ func SplitID(id string) (namespace, name string) {
 	namespace, name, _ = strings.Cut(id, "/")
 	return namespace, name
 }
-
-// UsageOf returns what the record with the ID needs of the budgets if its encoding has that size, in bytes.
-func UsageOf(id string, size int) Usage {
-	switch KindOf(id) {
-	case KindKeyGroup:
-		return Usage{KeyBytes: size}
-	case KindException:
-		return Usage{Exceptions: 1}
-	default:
-		return Usage{Bytes: size, Policies: 1}
-	}
-}

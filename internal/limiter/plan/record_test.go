@@ -36,9 +36,6 @@ func TestRecordsAreNamedByTheirKind(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(plan.Decode(data)).To(Equal(r))
 	}
-	g.Expect(plan.UsageOf(valid().ID(), 7)).To(Equal(plan.Usage{Bytes: 7, Policies: 1}))
-	g.Expect(plan.UsageOf(keyGroup().ID(), 7)).To(Equal(plan.Usage{KeyBytes: 7}))
-	g.Expect(plan.UsageOf(exception().ID(), 7)).To(Equal(plan.Usage{Exceptions: 1}))
 	data, err := plan.Encode(keyGroup())
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = plan.DecodePlan(data)

@@ -219,6 +219,7 @@ func (w *Writer) Collect(metrics chan<- prometheus.Metric) {
 			{"policies", used.Policies, budget.Policies},
 			{"key_bytes", used.KeyBytes, budget.KeyBytes},
 			{"exceptions", used.Exceptions, budget.Exceptions},
+			{"exception_bytes", used.ExceptionBytes, budget.ExceptionBytes},
 		} {
 			if of.budget > 0 {
 				metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue,

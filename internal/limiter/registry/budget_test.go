@@ -15,18 +15,28 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// planOf returns a plan of an encoded size in the namespace.
-func planOf(tb testing.TB, id string, size int) *plan.Plan {
+// planOf returns a plan of a weight in the namespace.
+func planOf(tb testing.TB, id string, weight int) *plan.Plan {
 	tb.Helper()
 	p := makePlan("x", 5)
 	p.Namespace, p.Name, _ = strings.Cut(id, "/")
 	p.UID = "uid-" + p.Name
-	data, err := plan.Encode(p)
-	if err != nil || len(data) > size {
-		tb.Fatal(err, len(data))
+	missing := weight - weightOf(tb, p)
+	p.Denial.Message += strings.Repeat("x", max(0, missing/4))
+	if got := weightOf(tb, p); got != weight {
+		tb.Fatal("the weight is", got)
 	}
-	p.Denial.Message += strings.Repeat("x", size-len(data))
 	return p
+}
+
+func weightOf(tb testing.TB, p *plan.Plan) int {
+	tb.Helper()
+	data, err := plan.Encode(p)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	usage := plan.UsageOf(p, len(data))
+	return usage.Bytes
 }
 
 func (c *cluster) leadWithin(b plan.Budgets) *leader {
@@ -49,7 +59,7 @@ func generation(p *plan.Plan, g int64) *plan.Plan { p.Generation = g; return p }
 func TestOnlyGrowthIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	b := plan.Budgets{Namespace: plan.Budget{Bytes: 2000, Policies: 3}, Total: plan.Budget{Bytes: 5000, Policies: 5}}
+	b := plan.Budgets{Namespace: plan.Budget{Bytes: 40_000, Policies: 3}, Total: plan.Budget{Bytes: 100_000, Policies: 5}}
 	l := c.leadWithin(b)
 	l.MarkSynced(t.Context())
 	c.Eventually(l.Err).Should(Succeed())
@@ -58,30 +68,30 @@ func TestOnlyGrowthIsRejected(t *testing.T) {
 		c.Expect(l.Set(t.Context(), generation(planOf(t, id, size), g), plan.SetOptions{})).To(Succeed())
 		return l.shortageText(id)
 	}
-	c.Expect(set(l, "a/1", 1000, 1)).To(BeEmpty())
-	c.Expect(set(l, "a/2", 900, 1)).To(BeEmpty())
-	c.Expect(set(l, "a/3", 600, 1)).To(Equal("The policies of the Namespace use 1900 of 2000 bytes of plans, and this one needs 600 more"))
+	c.Expect(set(l, "a/1", 20_000, 1)).To(BeEmpty())
+	c.Expect(set(l, "a/2", 18_000, 1)).To(BeEmpty())
+	c.Expect(set(l, "a/3", 12_000, 1)).To(Equal("The policies of the Namespace use 38000 of 40000 bytes of memory for plans, and this one needs 12000 more"))
 	c.Expect(programmed(l, "a/3")).To(BeFalse())
-	c.Expect(set(l, "a/2", 1001, 2)).To(ContainSubstring("needs 101 more"))
+	c.Expect(set(l, "a/2", 20_020, 2)).To(ContainSubstring("needs 2020 more"))
 	c.Expect(l.Rollout("a/2").Plan().Generation).To(BeEquivalentTo(1), "the last plan stays")
-	c.Expect(set(l, "a/2", 1000, 3)).To(BeEmpty())
+	c.Expect(set(l, "a/2", 20_000, 3)).To(BeEmpty())
 	c.Expect(l.Rollout("a/2").Plan().Generation).To(BeEquivalentTo(3))
 
 	for i := range 3 {
-		c.Expect(set(l, fmt.Sprintf("b/%d", i), 600, 1)).To(BeEmpty())
+		c.Expect(set(l, fmt.Sprintf("b/%d", i), 12_000, 1)).To(BeEmpty())
 	}
-	c.Expect(set(l, "b/3", 600, 1)).To(HavePrefix("The policies of the Namespace use 3 of 3 policies"))
-	c.Expect(set(l, "c/1", 600, 1)).To(Equal("All policies use 5 of 5 policies, and this one needs 1 more"))
+	c.Expect(set(l, "b/3", 12_000, 1)).To(HavePrefix("The policies of the Namespace use 3 of 3 policies"))
+	c.Expect(set(l, "c/1", 12_000, 1)).To(Equal("All policies use 5 of 5 policies, and this one needs 1 more"))
 
 	// A lower budget, and a new leader with it, reject nothing that runs.
 	l.stop()
 	<-l.done
-	b.Namespace.Bytes, b.Total.Policies = 1000, 2
+	b.Namespace.Bytes, b.Total.Policies = 20_000, 2
 	next := c.leadWithin(b)
 	c.Eventually(next.Err).Should(Succeed())
-	c.Expect(set(next, "a/2", 1000, 3)).To(BeEmpty())
-	c.Expect(set(next, "a/1", 999, 2)).To(BeEmpty(), "it shrinks")
-	c.Expect(set(next, "a/1", 1000, 3)).To(ContainSubstring("1999 of 1000 bytes of plans, and this one needs 1 more"))
+	c.Expect(set(next, "a/2", 20_000, 3)).To(BeEmpty())
+	c.Expect(set(next, "a/1", 19_980, 2)).To(BeEmpty(), "it shrinks")
+	c.Expect(set(next, "a/1", 20_000, 3)).To(ContainSubstring("39980 of 20000 bytes of memory for plans, and this one needs 20 more"))
 	next.MarkSynced(t.Context())
 	c.Expect(c.client.HLen(t.Context(), c.scripts.keys[0]).Val()).To(BeEquivalentTo(5))
 }
@@ -97,7 +107,7 @@ func TestOldestPolicyHasTheRoomFirst(t *testing.T) {
 	set := func(id string) {
 		c.tb.Helper()
 		created := at.Add(time.Duration(ages[id]) * time.Second)
-		c.Expect(l.Set(t.Context(), planOf(t, id, 600), plan.SetOptions{Created: created})).To(Succeed())
+		c.Expect(l.Set(t.Context(), planOf(t, id, 12_000), plan.SetOptions{Created: created})).To(Succeed())
 	}
 	for i := range len(ages) {
 		set(fmt.Sprintf("a/%d", i))
@@ -171,7 +181,9 @@ func TestRecordsWithoutRoomAreForgotten(t *testing.T) {
 		c.Expect(l.Set(t.Context(), planOf(t, id, size), plan.SetOptions{Created: time.Unix(int64(i), 0)})).To(Succeed())
 	}
 	c.Expect(l.waiting).To(HaveLen(waiting))
-	c.Expect(kept()).To(Equal(3*size), "not judged yet: as much as may have room")
+	one, err := plan.Encode(planOf(t, "a/100", size))
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(kept()).To(BeNumerically("~", 3*len(one), 20), "not judged yet: as much as may have room")
 	l.MarkSynced(t.Context())
 	c.Eventually(func() int64 { return c.client.HLen(t.Context(), c.scripts.keys[0]).Val() }).Should(BeEquivalentTo(3))
 	c.Expect(kept()).To(BeZero())
@@ -181,14 +193,14 @@ func TestRecordsWithoutRoomAreForgotten(t *testing.T) {
 func TestRejectedPlanThatMayNotKeepTheLast(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	l := c.leadWithin(plan.Budgets{Namespace: plan.Budget{Bytes: 1000}})
+	l := c.leadWithin(plan.Budgets{Namespace: plan.Budget{Bytes: 20_000}})
 	l.MarkSynced(t.Context())
-	c.Expect(l.Set(t.Context(), planOf(t, "a/1", 900), plan.SetOptions{})).To(Succeed())
-	c.Expect(l.Set(t.Context(), generation(planOf(t, "a/1", 1100), 6), plan.SetOptions{DropLast: true})).To(Succeed())
-	c.Expect(l.shortageText("a/1")).To(ContainSubstring("0 of 1000 bytes of plans, and this one needs 1100 more"))
+	c.Expect(l.Set(t.Context(), planOf(t, "a/1", 18_000), plan.SetOptions{})).To(Succeed())
+	c.Expect(l.Set(t.Context(), generation(planOf(t, "a/1", 22_000), 6), plan.SetOptions{DropLast: true})).To(Succeed())
+	c.Expect(l.shortageText("a/1")).To(ContainSubstring("0 of 20000 bytes of memory for plans, and this one needs 22000 more"))
 	c.Expect(l.Rollout("a/1").Plan()).To(BeNil())
 	c.Expect(c.client.HLen(t.Context(), c.scripts.keys[0]).Val()).To(BeZero())
-	err := l.Set(t.Context(), planOf(t, "a/1", 500), plan.SetOptions{})
+	err := l.Set(t.Context(), planOf(t, "a/1", 10_000), plan.SetOptions{})
 	c.Expect(err).To(MatchError(plan.ErrOlderGeneration), "also beside a plan that waits")
 }
 
@@ -196,10 +208,10 @@ func TestBudgetUseIsExportedByTheLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadWithin(plan.Budgets{
-		Namespace: plan.Budget{Policies: 4, Bytes: 1000}, Total: plan.Budget{Policies: 8},
+		Namespace: plan.Budget{Policies: 4, Bytes: 20_000}, Total: plan.Budget{Policies: 8},
 	})
 	l.MarkSynced(t.Context())
-	c.Expect(l.Set(t.Context(), planOf(t, "a/1", 750), plan.SetOptions{})).To(Succeed())
+	c.Expect(l.Set(t.Context(), planOf(t, "a/1", 15_000), plan.SetOptions{})).To(Succeed())
 	c.Expect(testutil.CollectAndCompare(l.Writer, strings.NewReader(`
 # HELP weir_budget_used_ratio Leader: the used part of the budget of all Namespaces together.
 # TYPE weir_budget_used_ratio gauge

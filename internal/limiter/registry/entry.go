@@ -36,7 +36,7 @@ type form struct {
 
 // newEntry returns the entry of a record, with its encoding in the newest format.
 func newEntry(r plan.Record, data []byte) *entry {
-	e := &entry{record: plan.Outline(r), usage: plan.UsageOf(r.ID(), len(data))}
+	e := &entry{record: plan.Outline(r), usage: plan.UsageOf(r, len(data))}
 	e.uid, e.generation = r.Source()
 	e.forms[0].data = data
 	return e

@@ -34,12 +34,18 @@ func (l *leaderLoop) inheritRecords(ctx context.Context, h *header) error {
 }
 
 // inheritEntry makes the record a desired one, unless the caller of the Writer has set or
-// deleted it since Lead began. The caller holds the lock.
+// deleted it since Lead began. The budgets do not count a record that this release cannot
+// decode, since its replicas do not load it. The caller holds the lock.
 func (w *Writer) inheritEntry(id string, slot int, f form) {
 	e := w.entries[id]
 	if e == nil && !w.isDirty(id) {
-		e = &entry{inherited: true, usage: plan.UsageOf(id, len(f.data))}
+		e = &entry{inherited: true}
+		e.forms[slot] = f
+		if r := e.decode(); r != nil {
+			e.record, e.usage = plan.Outline(r), plan.UsageOf(r, len(f.data))
+		}
 		w.replace(id, e)
+		return
 	}
 	if e == nil || !e.inherited {
 		return

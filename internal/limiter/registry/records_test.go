@@ -60,7 +60,7 @@ func TestEachKindHasItsBudget(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadWithin(plan.Budgets{
-		Namespace: plan.Budget{Policies: 1, Exceptions: 1, KeyBytes: 200}, Total: plan.Budget{KeyBytes: 1000},
+		Namespace: plan.Budget{Policies: 1, Exceptions: 1, KeyBytes: 10_000}, Total: plan.Budget{KeyBytes: 50_000},
 	})
 	l.MarkSynced(t.Context())
 	c.Eventually(l.Err).Should(Succeed())
@@ -72,7 +72,7 @@ func TestEachKindHasItsBudget(t *testing.T) {
 	c.Expect([]string{set(makePlan("a", 5)), set(makeException("a", 5)), set(makeKeyGroup("a", "k"))}).To(HaveEach(BeEmpty()))
 	c.Expect(set(makePlan("b", 5))).To(Equal("The policies of the Namespace use 1 of 1 policies, and this one needs 1 more"))
 	c.Expect(set(makeException("b", 5))).To(Equal("The exceptions of the Namespace use 1 of 1 live exceptions, and this one needs 1 more"))
-	c.Expect(set(makeKeyGroup("b", "k", "l"))).To(MatchRegexp(`The key groups of the Namespace use \d+ of 200 bytes of keys, and this one needs \d+ more`))
+	c.Expect(set(makeKeyGroup("b", "k", "l"))).To(MatchRegexp(`The key groups of the Namespace use \d+ of 10000 bytes of memory for keys, and this one needs \d+ more`))
 	c.Expect(l.Delete(t.Context(), makeException("a", 5).ID())).To(Succeed())
 	c.Eventually(l.Wanted).Should(Equal([]string{makeException("b", 5).ID()}))
 	c.Expect(set(makeException("b", 5))).To(BeEmpty())

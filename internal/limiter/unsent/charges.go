@@ -23,9 +23,10 @@ const (
 	// keepFor is how long a charge is kept. It must be shorter than Redis remembers the IDs of
 	// charges.
 	keepFor = time.Minute
-	// maxCharges and maxBytes bound the kept charges.
+	// maxCharges and MaxBytes bound the kept charges.
 	maxCharges = 65_536
-	maxBytes   = 32 << 20
+	// MaxBytes is the most memory that the kept charges take.
+	MaxBytes = 32 << 20
 	// fixedBytes is about the size of a charge without its strings.
 	fixedBytes = 256
 	// sendPeriod is the time between two attempts to send the kept charges.
@@ -105,7 +106,7 @@ func (c *Charges) Keep(commits []limiter.Commit) {
 	for i := range commits {
 		c.count(outcomeKept, 1)
 		size := sizeOf(&commits[i])
-		if len(c.kept) >= maxCharges || c.bytes+size > maxBytes {
+		if len(c.kept) >= maxCharges || c.bytes+size > MaxBytes {
 			c.drop("too many charges are kept", 1)
 			continue
 		}

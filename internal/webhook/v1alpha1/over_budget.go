@@ -34,32 +34,32 @@ type recordsOf struct {
 	namespace string
 }
 
-// recordSize is the size of the record of one generation; 0 if it does not compile.
+// recordSize is what the record of one generation needs of the budgets; nothing if it does not compile.
 type recordSize struct {
 	uid        types.UID
 	generation int64
-	bytes      int
+	usage      plan.Usage
 }
 
 // shortageOfPlan returns why the plan is likely to have no room beside the policies of its Namespace, or nil.
 func (s *RecordSizes) shortageOfPlan(review *warning.Review, compiled *plan.Plan, policies []v1alpha1.RateLimitPolicy) *plan.OverBudget {
-	return s.shortage(compiled, measure(s, review, recordsOf{plan.KindPlan, compiled.Namespace}, policies, func(policy *v1alpha1.RateLimitPolicy) int {
+	return s.shortage(compiled, measure(s, review, recordsOf{plan.KindPlan, compiled.Namespace}, policies, func(policy *v1alpha1.RateLimitPolicy) plan.Usage {
 		other, problems := compile.Compile(policy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
 		if len(problems) > 0 {
-			return 0
+			return plan.Usage{}
 		}
-		return sizeOf(other)
+		return usageOf(other)
 	}))
 }
 
 // shortageOfKeyGroup returns why the key group is likely to have no room beside the key groups of its Namespace, or nil.
 func (s *RecordSizes) shortageOfKeyGroup(review *warning.Review, compiled *plan.KeyGroup, groups []v1alpha1.RateLimitKeyGroup) *plan.OverBudget {
-	return s.shortage(compiled, measure(s, review, recordsOf{plan.KindKeyGroup, compiled.Namespace}, groups, func(group *v1alpha1.RateLimitKeyGroup) int {
+	return s.shortage(compiled, measure(s, review, recordsOf{plan.KindKeyGroup, compiled.Namespace}, groups, func(group *v1alpha1.RateLimitKeyGroup) plan.Usage {
 		other, problems := compile.KeyGroup(group)
 		if len(problems) > 0 {
-			return 0
+			return plan.Usage{}
 		}
-		return sizeOf(other)
+		return usageOf(other)
 	}))
 }
 
@@ -70,15 +70,11 @@ func (s *RecordSizes) shortage(r plan.Record, beside map[string]recordSize) *pla
 		return nil
 	}
 	namespace, own := plan.SplitID(r.ID())
-	change, used := plan.UsageOf(r.ID(), sizeOf(r)), plan.Usage{}
+	change, used := usageOf(r), plan.Usage{}
 	for name, size := range beside {
-		if size.bytes == 0 {
-			continue
-		}
-		usage := plan.UsageOf(r.ID(), size.bytes)
-		used.Add(usage)
+		used.Add(size.usage)
 		if name == own {
-			change = change.Minus(usage)
+			change = change.Minus(size.usage)
 		}
 	}
 	budgets := plan.Budgets{Namespace: s.Budget}
@@ -93,7 +89,7 @@ const measureSteps = 1 << 10
 func measure[T any, O interface {
 	*T
 	client.Object
-}](s *RecordSizes, review *warning.Review, of recordsOf, objects []T, size func(O) int) map[string]recordSize {
+}](s *RecordSizes, review *warning.Review, of recordsOf, objects []T, usage func(O) plan.Usage) map[string]recordSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, next, whole := s.known[of], make(map[string]recordSize, len(objects)), true
@@ -104,7 +100,7 @@ func measure[T any, O interface {
 			if whole = whole && review.Step(measureSteps, "budgets"); !whole {
 				continue
 			}
-			measured = recordSize{object.GetUID(), object.GetGeneration(), size(object)}
+			measured = recordSize{object.GetUID(), object.GetGeneration(), usage(object)}
 		}
 		next[object.GetName()] = measured
 	}
@@ -118,11 +114,11 @@ func measure[T any, O interface {
 	return next
 }
 
-// sizeOf returns the bytes of the encoded record, 0 if it cannot be encoded.
-func sizeOf(r plan.Record) int {
+// usageOf returns what the record needs of the budgets, nothing if it cannot be encoded.
+func usageOf(r plan.Record) plan.Usage {
 	data, err := plan.Encode(r)
 	if err != nil {
-		return 0
+		return plan.Usage{}
 	}
-	return len(data)
+	return plan.UsageOf(r, len(data))
 }

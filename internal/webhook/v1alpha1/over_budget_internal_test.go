@@ -32,9 +32,9 @@ func TestSizesAreMeasuredOnce(t *testing.T) {
 	}
 	measured := func(namespace string, groups ...v1alpha1.RateLimitKeyGroup) []string {
 		calls = []string{}
-		all := measure(sizes, &warning.Review{}, recordsOf{plan.KindKeyGroup, namespace}, groups, func(group *v1alpha1.RateLimitKeyGroup) int {
+		all := measure(sizes, &warning.Review{}, recordsOf{plan.KindKeyGroup, namespace}, groups, func(group *v1alpha1.RateLimitKeyGroup) plan.Usage {
 			calls = append(calls, group.Name)
-			return 7
+			return plan.Usage{KeyBytes: 7}
 		})
 		g.Expect(all).To(HaveLen(len(groups)))
 		return calls
@@ -58,9 +58,9 @@ func TestMeasuringContinuesInTheNextReview(t *testing.T) {
 	}
 	for reviews := 1; ; reviews++ {
 		review, before := &warning.Review{}, compiled
-		all := measure(sizes, review, recordsOf{plan.KindKeyGroup, "shop"}, groups, func(*v1alpha1.RateLimitKeyGroup) int {
+		all := measure(sizes, review, recordsOf{plan.KindKeyGroup, "shop"}, groups, func(*v1alpha1.RateLimitKeyGroup) plan.Usage {
 			compiled++
-			return 7
+			return plan.Usage{KeyBytes: 7}
 		})
 		g.Expect(compiled - before).To(BeNumerically("<=", 1024))
 		if all != nil {
@@ -148,7 +148,7 @@ func BenchmarkReviewKeyGroup(b *testing.B) {
 				}
 				objects.groups = append(objects.groups, group)
 			}
-			v := &keyGroupValidator{&Validator{Sizes: &RecordSizes{Objects: objects, Budget: plan.Budget{KeyBytes: 8 << 20}}}}
+			v := &keyGroupValidator{&Validator{Sizes: &RecordSizes{Objects: objects, Budget: plan.Budget{KeyBytes: 32 << 20}}}}
 			b.ReportAllocs()
 			for b.Loop() {
 				if warnings, err := v.ValidateCreate(b.Context(), &objects.groups[7]); err != nil || len(warnings) > 0 {

@@ -66,7 +66,7 @@ var _ = Describe("The webhook of key groups", func() {
 		}
 		err := api.Create(ctx, large, client.DryRunAll)
 		Expect(err).To(rejectFields("spec.keys"))
-		Expect(err).To(MatchError(And(ContainSubstring("The key groups of the Namespace use "), ContainSubstring(" of 4000 bytes of keys"))))
+		Expect(err).To(MatchError(And(ContainSubstring("The key groups of the Namespace use "), ContainSubstring(" of 40000 bytes of memory for keys"))))
 		large.Spec.Keys = large.Spec.Keys[:2]
 		Expect(warned(ctx, large)()).To(BeEmpty())
 	})

@@ -82,7 +82,7 @@ var _ = Describe("The webhook", func() {
 		Eventually(warned(good(namespace, "another").Obj(), dryRun)).WithContext(ctx).Should(ConsistOf(
 			"spec: the policy will probably not be accepted (OverBudget): The policies of the Namespace use 20 of 20 policies, and this one needs 1 more"))
 		b := good(namespace, "p1")
-		for i := range 3 {
+		for i := range 14 {
 			var paths []string
 			for j := range 32 {
 				paths = append(paths, fmt.Sprintf("/%d/%d/%s", i, j, strings.Repeat("x", 100)))
@@ -98,7 +98,7 @@ var _ = Describe("The webhook", func() {
 			object.SetResourceVersion(was.ResourceVersion)
 			return api.Update(ctx, object, client.DryRunAll)
 		}
-		Expect(warned(large, update)()).To(ConsistOf(ContainSubstring("bytes of plans, and this one needs ")))
+		Expect(warned(large, update)()).To(ConsistOf(ContainSubstring("bytes of memory for plans, and this one needs ")))
 	})
 
 	It("counts its answers", func(ctx SpecContext) {

@@ -99,7 +99,7 @@ func reviewed(result string) float64 {
 }
 
 // budget is the budget of each Namespace.
-var budget = plan.Budget{Policies: 20, Bytes: 12_000, KeyBytes: 4000, Exceptions: 3}
+var budget = plan.Budget{Policies: 20, Bytes: 400_000, KeyBytes: 40_000, Exceptions: 3, ExceptionBytes: 80_000}
 
 // serve serves the validator to the API server until the spec ends or stop is called.
 func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop func()) {
