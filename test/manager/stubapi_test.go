@@ -46,7 +46,7 @@ func BenchmarkStatusWrites(b *testing.B) {
 	g := NewWithT(b)
 	stub := startStubAPI(b, policies)
 	c := &cluster{tb: b, redis: testenv.StartRedis(b), kubeconfig: stub.kubeconfig}
-	p := c.manager("--max-namespace-policies", "0") // they share one Namespace
+	p := c.manager("--max-namespace-policies", "0", "--max-namespace-plan-bytes", "0") // they share one Namespace
 	g.Eventually(func() int { return policiesOf(p) }, process.Timeout, "100ms").Should(Equal(policies))
 	g.Eventually(stub.patches, process.Timeout, "100ms").Should(BeNumerically(">=", policies))
 	var ratios []float64
