@@ -5,6 +5,7 @@ package registry
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -77,6 +78,42 @@ func TestEachKindHasItsBudget(t *testing.T) {
 	c.Eventually(l.Wanted).Should(Equal([]string{makeException("b", 5).ID()}))
 	c.Expect(set(makeException("b", 5))).To(BeEmpty())
 	c.Eventually(func() plan.Record { return l.Rollout(makeException("b", 5).ID()).Record }).ShouldNot(BeNil())
+}
+
+// Exceptions have a budget of memory, of a Namespace and in total. The next leader counts the same.
+func TestExceptionsHaveABudgetOfMemory(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	large := func(name string) *plan.Exception {
+		e := makeException(name, 5)
+		e.Reason = strings.Repeat("r", plan.MaxReason)
+		return e
+	}
+	b := plan.Budgets{Namespace: plan.Budget{ExceptionBytes: 40_000}, Total: plan.Budget{ExceptionBytes: 50_000}}
+	l := c.leadWithin(b)
+	set := func(e *plan.Exception) string {
+		c.Expect(l.Set(t.Context(), e, plan.SetOptions{})).To(Succeed())
+		return l.shortageText(e.ID())
+	}
+	l.MarkSynced(t.Context())
+	c.Eventually(l.Err).Should(Succeed())
+	c.Expect([]string{set(large("a")), set(large("b"))}).To(HaveEach(BeEmpty()))
+	c.Expect(set(large("c"))).To(MatchRegexp(`^The exceptions of the Namespace use \d+ of 40000 bytes of memory for exceptions, and this one needs \d+ more$`))
+	elsewhere := large("a")
+	elsewhere.Namespace = "bank"
+	c.Expect(set(elsewhere)).To(HavePrefix("All exceptions use "))
+	usedBy := func(l *leader) plan.Usage {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.usage.total
+	}
+	used := usedBy(l)
+	l.stop()
+	<-l.done
+	l = c.leadWithin(b)
+	c.Eventually(l.Err).Should(Succeed())
+	c.Expect(usedBy(l)).To(Equal(used))
+	c.Expect(set(large("c"))).NotTo(BeEmpty())
 }
 
 // A leader that inherits records of all kinds deletes only the objects that are gone, and counts the budgets of all.

@@ -72,6 +72,26 @@ func TestMeasuringContinuesInTheNextReview(t *testing.T) {
 	}
 }
 
+// Exceptions that have ended need no room.
+func TestExceptionsWithoutMemoryAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	now := time.Unix(1_900_000_000, 0)
+	exception := func(name string, until time.Duration) v1alpha1.RateLimitException {
+		e := v1alpha1.RateLimitException{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+		e.Spec = v1alpha1.RateLimitExceptionSpec{
+			Policy: "api", Until: metav1.NewTime(now.Add(until)), Limits: []v1alpha1.ExceptionLimit{{Name: "burst"}}, Reason: "Launch.",
+		}
+		return e
+	}
+	v := &exceptionValidator{&Validator{Sizes: &RecordSizes{Budget: plan.Budget{ExceptionBytes: 30_000}}}}
+	added := exception("added", time.Hour)
+	warnings := func(others ...v1alpha1.RateLimitException) []string { return v.budgetWarnings(&added, others, now) }
+	g.Expect(warnings(exception("a", time.Hour), exception("ended", -time.Hour), exception("over", -time.Hour))).To(BeEmpty())
+	g.Expect(warnings(exception("a", time.Hour), exception("b", time.Hour))).To(ConsistOf(
+		MatchRegexp(`The exceptions of the Namespace use \d+ of 30000 bytes of memory for exceptions, and this one needs \d+ more$`)))
+}
+
 // cachedObjects are the objects of one Namespace, as a cache returns them.
 type cachedObjects struct {
 	client.Reader
