@@ -131,7 +131,10 @@ type part struct {
 // parts returns the numbers of the units, the numbers of objects first.
 func (u *Usage) parts() []part {
 	return []part{
-		{UnitPolicies, u.Policies}, {UnitBytes, u.Bytes},
-		{UnitExceptions, u.Exceptions}, {UnitExceptionBytes, u.ExceptionBytes}, {UnitKeyBytes, u.KeyBytes},
+		{UnitPolicies, u.Policies},
+		{UnitBytes, u.Bytes},
+		{UnitExceptions, u.Exceptions},
+		{UnitExceptionBytes, u.ExceptionBytes},
+		{UnitKeyBytes, u.KeyBytes},
 	}
 }
