@@ -6,7 +6,7 @@
 --              number of the holds, a time before which none ends, the time until which they
 --              are kept, whether they are in a set, number of windows; per window the name of
 --              a FixedWindow limit and the last millisecond of its latest window, if that is
---              after the end of a hold; and per hold, if they are not in a set, its ID, units
+--              after the end of a hold, or still open; and per hold, if they are not in a set, its ID, units
 --              and end. Times are microseconds since 1970
 --          per entry with the ID of a charge, after all others, the key that remembers it
 -- set      of more than 16 holds: a sorted set at the key <held>:set, with two members
@@ -93,9 +93,9 @@ new_holds = function()
     if action ~= ACTION_CHECK and action ~= ACTION_CHARGE then entry.id = next_call_string() end
   end
 
-  -- Whether a window that ends with the millisecond `last` ends after a hold.
-  local function ends_after_a_hold(entry, last)
-    return last * 1000 + 999 >= entry.earliest
+  -- Whether a window that ends with the millisecond `last` ends after a hold, or may end after a later hold.
+  local function may_end_after_a_hold(entry, last)
+    return last * 1000 + 999 >= min(entry.earliest, server_time())
   end
 
   -- The values in MessagePack, one after the other. To pack them as an array, and to drop its header, takes
@@ -111,7 +111,7 @@ new_holds = function()
     local summary = { entry.held_units, entry.open_holds, entry.earliest, entry.until_time, not entry.packed, 0 }
     local windows = entry.windows
     for i = 1, #windows, 2 do
-      if ends_after_a_hold(entry, windows[i + 1]) then
+      if may_end_after_a_hold(entry, windows[i + 1]) then
         summary[6], summary[#summary + 1], summary[#summary + 2] = summary[6] + 1, windows[i], windows[i + 1]
       end
     end
@@ -371,9 +371,9 @@ new_holds = function()
     return i
   end
 
-  -- Records the last millisecond of the latest window of a limit, unless all holds end after it.
+  -- Records the last millisecond of the latest window of a limit, unless all holds end after it, later ones too.
   function holds.record_window(entry, limit, last)
-    if not ends_after_a_hold(entry, last) then return end
+    if not may_end_after_a_hold(entry, last) then return end
     local windows, i = entry.windows, place_of_window(entry, limit)
     windows[i], windows[i + 1] = limit.window_name, last
     entry.holds_changed = true
