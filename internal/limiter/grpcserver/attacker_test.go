@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -27,7 +28,9 @@ type attacker struct {
 	conn net.Conn
 	// updated receives the streams whose window the server enlarged.
 	updated chan uint32
-	closed  chan struct{}
+	// answered counts the calls that the server ended with a status.
+	answered atomic.Int64
+	closed   chan struct{}
 }
 
 // preface begins each HTTP/2 connection (RFC 9113, section 3.4).
@@ -57,7 +60,7 @@ func attack(t *testing.T, s *bounded) *attacker {
 	return a
 }
 
-// read notes updates of windows until the server closes the connection.
+// read notes updates of windows and answers until the server closes the connection.
 func (a *attacker) read() {
 	defer close(a.closed)
 	var header [9]byte
@@ -66,11 +69,14 @@ func (a *attacker) read() {
 			return
 		}
 		stream := binary.BigEndian.Uint32(header[5:])
-		if header[3] == windowUpdate && stream != 0 {
+		switch {
+		case header[3] == windowUpdate && stream != 0:
 			select {
 			case a.updated <- stream:
 			default:
 			}
+		case header[3] == headers && header[4]&endStream != 0:
+			a.answered.Add(1)
 		}
 		length := int64(header[0])<<16 | int64(header[1])<<8 | int64(header[2])
 		if _, err := io.CopyN(io.Discard, a.conn, length); err != nil {
