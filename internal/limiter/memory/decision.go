@@ -50,9 +50,6 @@ func (d *decision) use(call *quota.Call) {
 		d.entries = append(d.entries, entry{
 			Entry: e, peek: e.Peek, hashes: &d.store.hashes, id: of, shard: &d.store.shards[shard],
 		})
-		if last := &d.entries[i]; e.Policy.KeepsHolds() {
-			last.holdsID = d.store.hashes.state(e.Policy.HoldsName())
-		}
 	}
 	// Pointers into the lists must stay valid.
 	d.views, d.opened = slices.Grow(d.views, limits), slices.Grow(d.opened, limits)
@@ -88,8 +85,8 @@ func (d *decision) find(original []quota.Entry) (noRoom bool) {
 		e.overflow = key != original[i].Key || e.Policy.IsOverflowKey(key)
 		if e.caller != 0 {
 			e.ends = e.shard.ends(e.caller)
-			if e.holdsID != 0 {
-				e.holds = e.shard.holdsOf(e.caller, e.holdsID, e.now)
+			if len(e.shard.holds) > 0 && e.Policy.ReadsHolds() {
+				e.holds = e.shard.holdsOf(e.caller, e.holdsID(), e.now)
 			}
 			e.isKnown = e.knows(d.store)
 		}

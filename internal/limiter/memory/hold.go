@@ -21,11 +21,15 @@ func (s *shard) holdsOf(c uint32, of stateID, now int64) *steps.HoldSet {
 	return h
 }
 
+// holdsID returns the state of the holds.
+func (e *entry) holdsID() stateID { return e.hashes.state(e.Policy.HoldsName()) }
+
 // StoreHolds stores the holds, and sets when they expire.
 func (e *entry) StoreHolds(h *steps.HoldSet) {
-	n := e.shard.stateOf(e.caller, e.holdsID, e.now)
+	of := e.holdsID()
+	n := e.shard.stateOf(e.caller, of, e.now)
 	if n == 0 {
-		n = e.shard.put(e.ensureCaller(), state{id: e.holdsID}, e.now)
+		n = e.shard.put(e.ensureCaller(), state{id: of}, e.now)
 	}
 	e.holds = nil
 	gone := int64(0)

@@ -28,7 +28,6 @@ type entry struct {
 	now   int64 // microseconds
 	views []view
 
-	holdsID stateID        // of the holds
 	holds   *steps.HoldSet // nil without any
 	debtCut int64
 }

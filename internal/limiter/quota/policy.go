@@ -131,10 +131,7 @@ func NewVariants(s Settings, variants ...[]Limit) []*Policy {
 	}
 	f.origin = f
 	f.bounds = map[string]stateBounds{}
-	f.stateNames = []string{BlockName(s.ID)}
-	if s.MaxOpen > 0 || s.Slices.Allowed() {
-		f.stateNames = append(f.stateNames, HoldsName(s.ID))
-	}
+	f.stateNames = []string{BlockName(s.ID), HoldsName(s.ID)} // a plan that keeps no holds may meet the holds of another plan
 	for _, limits := range variants {
 		for i := range limits {
 			f.include(&limits[i])

@@ -28,7 +28,7 @@ func (p *Policy) Limits() []Limit { return p.limits }
 func (p *Policy) StateName(i int) string { return p.states[i] }
 
 // StateNames returns the names of the states of all variants of the policy without
-// requested limits. The first is the block.
+// requested limits. The first is the block, the second the holds.
 func (p *Policy) StateNames() []string { return p.stateNames }
 
 // OwnState returns the index of the requested limit that refills, or -1. Each such limit has a
@@ -80,11 +80,15 @@ func (p *Policy) WritesDenials() bool { return p.attempts || p.StartsBlocks() }
 func (p *Policy) MaxOpen() int64 { return p.maxOpen }
 
 // HoldsName returns the name of the holds.
-func (p *Policy) HoldsName() string { return HoldsName(p.id) }
+func (p *Policy) HoldsName() string { return p.stateNames[1] }
+
+// ReadsHolds reports whether the holds of a key count, also those that another plan of the policy took. A Suppressed
+// limit counts in a state of its own, and has none.
+func (p *Policy) ReadsHolds() bool { return !p.observes }
 
 // SettlesHolds reports whether calls for the variant spend the holds that have ended. A requested
 // limit may have a state of its own, in which a caller could hide them.
-func (p *Policy) SettlesHolds() bool { return p.KeepsHolds() && p.requested < 0 }
+func (p *Policy) SettlesHolds() bool { return p.requested < 0 }
 
 // TakesReservations reports whether the policy takes reservations.
 func (p *Policy) TakesReservations() bool { return p.maxOpen > 0 }
@@ -112,8 +116,13 @@ func (p *Policy) KeepsHolds() bool { return p.TakesReservations() || p.TakesSlic
 func (p *Policy) TakesHold(a Action) bool { return a == Reserve && p.TakesReservations() }
 
 // KeptAfterEnd returns the microseconds for which holds are kept after the last of them has ended: as
-// long as a limit may need their units.
-func (p *Policy) KeptAfterEnd() int64 { return (p.keepSpent.Milliseconds() + 1) * 1000 }
+// long as a limit may need their units; 0 if the policy keeps no holds.
+func (p *Policy) KeptAfterEnd() int64 {
+	if !p.KeepsHolds() {
+		return 0
+	}
+	return (p.keepSpent.Milliseconds() + 1) * 1000
+}
 
 // Memo returns the result of prepare, which it calls once for the policy. The store that sends calls to Redis
 // keeps its prepared arguments there; no other store may use it.

@@ -2,7 +2,7 @@
 -- instant, as if each had come alone.
 --
 -- KEYS     per call, or once for a run with RUN_SAME_KEYS, the keys of its entries. All but commits
---          that start no block read the block key: a block may be older than the last edit of the policy, or set
+--          by plans that keep holds and start no block read the block key: a block may be older than the last edit of the policy, or set
 --          by an operator
 -- ARGV     number of runs; per run of successive calls with the same policies
 --            number of calls, of the keys and of the call arguments of one call;

@@ -6,6 +6,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -148,11 +150,32 @@ func (s *Store) blocksOf(ctx context.Context, policy string, keys []string) ([]q
 	for i, key := range keys {
 		by, _ := replies[2*i].(*redis.StringCmd)
 		left, _ := replies[2*i+1].(*redis.DurationCmd)
-		if by.Err() == nil && left.Val() >= 0 {
-			live = append(live, quota.Block{Key: quota.Key(key), By: by.Val(), Left: left.Val() + time.Millisecond})
+		if by.Err() != nil {
+			continue
+		}
+		if limit, lasts := parseBlock(by.Val(), left.Val()); lasts >= 0 {
+			live = append(live, quota.Block{Key: quota.Key(key), By: limit, Left: lasts + time.Millisecond})
 		}
 	}
 	return live, nil
+}
+
+// blockMark begins the value of a block key while the key may have holds, see block.lua.
+const blockMark = "+"
+
+// parseBlock returns the limit that started the block, and its TTL, below 0 without a block, from the value and the TTL of
+// a block key.
+func parseBlock(value string, left time.Duration) (limit string, lasts time.Duration) {
+	marked, isMarked := strings.CutPrefix(value, blockMark)
+	if !isMarked {
+		return value, left
+	}
+	longer, limit, isBlocked := strings.Cut(marked, ":")
+	millis, err := strconv.ParseInt(longer, 10, 64)
+	if !isBlocked || err != nil {
+		return "", -1
+	}
+	return limit, left - time.Duration(millis)*time.Millisecond
 }
 
 // pipeline sends the commands that add appends. A missing key is not an error.

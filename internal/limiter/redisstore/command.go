@@ -38,9 +38,6 @@ func (s *Store) newCommand(of *programs, runs ...run) command {
 		for i := range entries {
 			p := preparedOf(entries[i].Policy)
 			c.algorithms |= p.algorithms
-			if p.KeepsHolds() || entries[i].Action != quota.Check {
-				c.algorithms |= holdsBit
-			}
 			capacity += len(r.calls)*(len(p.keys)+2) + len(p.args) + 4
 		}
 		capacity += 4
@@ -59,6 +56,9 @@ func (s *Store) newCommand(of *programs, runs ...run) command {
 				c.args = append(c.args, &names[i]) // the client takes pointers, which need no memory
 			}
 		}
+	}
+	if s.isCluster {
+		c.args = append(c.args, s.key(runs[0].calls[0].call.Entries[0].Key, absentKey))
 	}
 	c.args[2] = len(c.args) - 3
 	c.args[3] = *c.args[3].(*string) //nolint:forcetypeassert // set above; the client routes by it
@@ -117,11 +117,12 @@ func keysOf(c *quota.Call) int {
 	return n
 }
 
-// suffixesOf returns the suffixes of the Redis keys of the entry. A commit that starts no block needs none: it is
-// never blocked, and the key is known by its hold.
+// suffixesOf returns the suffixes of the Redis keys of the entry. A commit that starts no block needs no block: it is
+// never blocked, and the key is known by its hold. But if its policy keeps no holds, the block shows whether another
+// plan took some.
 func suffixesOf(e *quota.Entry) []string {
 	p := preparedOf(e.Policy)
-	if e.Action == quota.Commit && !p.BlocksOnCommit() {
+	if e.Action == quota.Commit && !p.BlocksOnCommit() && p.KeepsHolds() {
 		return p.keys[1:]
 	}
 	return p.keys

@@ -14,12 +14,6 @@ local function undecided(entries)
   return reply
 end
 
--- Milliseconds until the block of the key ends, or -1, and the name of the limit that started it.
-local function live_block(entry)
-  local blocked_by = values[entry.block_key]
-  return blocked_by and time_left(entry.block_key) or -1, blocked_by
-end
-
 -- Sets the verdict of an entry by its limits, its block and, if it reserves, the holds of its key. Undeniable entries
 -- are admitted.
 local function judge(entry)
@@ -87,7 +81,7 @@ local function start_block(entry, may_start)
     set_value(limit.block_count_key, max(blocks, min(blocks + 1, #limit.lengths)), exact_ttl(longest + limit.remembers))
   end
   local ttl = exact_ttl(longest)
-  set_value(entry.block_key, name, ttl)
+  write_block(entry, name, ttl)
   entry.verdict, entry.block_left, entry.blocked_by = VERDICT_TRIPPED, (ttl + 1) * 1000, name
   entry.began = not entry.known
 end
@@ -112,7 +106,7 @@ local function spend(entry, denied)
   entry.began = false
   if entry.peek or entry.dry_run or entry.verdict == VERDICT_BLOCKED or entry.repeats then return end
   if entry.undeniable then
-    local spent = holds.change(entry, live_block)
+    local spent = holds.change(entry)
     entry.began = spent and not entry.known
     if spent and entry.on_commit and entry.action ~= ACTION_CHARGE and live_block(entry) < 0 then
       start_block(entry, is_full)

@@ -1,7 +1,7 @@
 -- entry: reads the entries of a run of calls, for decide and refund. The calls of a run
 -- have the same policies; limits are prepared once and used for each of them in turn.
 --
--- KEYS     per entry: [its block key, unless it commits and starts no block], [the list of its requested states, if ENTRY_LISTED],
+-- KEYS     per entry: [its block key, unless it commits, keeps holds and starts no block], [the list of its requested states, if ENTRY_LISTED],
 --          [the key of its holds, if ENTRY_HOLDS], the keys of its algorithms, each followed by the
 --          key with the number of blocks, if there are several lengths, [the key of a charge, if ENTRY_REMEMBERS]
 -- ARGV     per entry what the calls have in common:
@@ -52,21 +52,25 @@ local function prepare_entry()
     has_largest = band(flags, ENTRY_LARGEST) ~= 0,
     enlarges = band(flags, ENTRY_ENLARGES) ~= 0,
     keeps_holds = band(flags, ENTRY_HOLDS) ~= 0,
-    settles = band(flags, ENTRY_SETTLES) ~= 0,
+    settles = band(flags, ENTRY_REQUESTED) == 0,
     remembers = band(flags, ENTRY_REMEMBERS) ~= 0,
     action = bit.rshift(flags, ENTRY_ACTION_BITS),
     limits = {},
   }
   entry.undeniable = entry.action > ACTION_RESERVE -- commits, renews or charges
-  entry.has_block = entry.action ~= ACTION_COMMIT or entry.on_commit
+  entry.has_block = entry.action ~= ACTION_COMMIT or entry.on_commit or not entry.keeps_holds
   local action = entry.action
   if action == ACTION_RESERVE or action == ACTION_RENEW or action == ACTION_SLICE then entry.ttl = next_number() end
   if action == ACTION_SLICE then entry.most_sliced = next_number() end
   if band(flags, ENTRY_LOG) ~= 0 then entry.keep, entry.keep_units = next_number(), next_number() end
   if entry.has_list then entry.listed = next_number() end
+  entry.keep_after_end, entry.max_open = 0, 0
   if entry.keeps_holds then entry.keep_after_end, entry.max_open = next_number() * 1000, next_number() end
   entry.reserves = action == ACTION_RESERVE and entry.keeps_holds and entry.max_open > 0
-  for i = 1, next_number() do entry.limits[i] = prepare_limit(entry) end
+  for i = 1, next_number() do
+    entry.limits[i] = prepare_limit(entry)
+    entry.observes = entry.observes or entry.limits[i].algorithm.observes
+  end
   return entry
 end
 
@@ -77,13 +81,22 @@ local function prepare_entries()
   return entries
 end
 
+-- The key of the holds that another plan may have taken; nil without a mark. A plan that observes checks counts in
+-- states of its own, and reads no holds.
+local function holds_of_others(entry)
+  if not is_marked(entry) or entry.observes then return nil end
+  local key = string.sub(entry.block_key, 1, -#'block' - 1) .. 'held'
+  if values[key] == nil then values[key] = call('MGET', key)[1] end
+  return key
+end
+
 -- Reads the entry of the next call: its keys, its cost, and the state of its limits.
 local function read_entry(entry)
   entry.block_key, entry.cost = entry.has_block and next_key(), next_call_number()
   entry.list_key = entry.has_list and next_key()
   entry.log, entry.held_units, entry.open_holds = nil, 0, 0
-  local known = entry.block_key and values[entry.block_key]
-  if entry.keeps_holds then entry.holds_key = next_key() end
+  local known = is_blocked(entry)
+  if entry.keeps_holds then entry.holds_key = next_key() else entry.holds_key = holds_of_others(entry) end
   if entry.action ~= ACTION_CHECK or entry.holds_key and values[entry.holds_key] then
     holds = holds or new_holds()
     holds.read(entry)

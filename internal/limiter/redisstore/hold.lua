@@ -1,7 +1,7 @@
--- hold: the holds of a key, which are the estimates of its open reservations, or its slices. A program has it
--- if one of its entries keeps holds, or commits, renews or charges.
+-- hold: the holds of a key, which are the estimates of its open reservations, or its slices. While replicas have
+-- different plans, a plan that keeps no holds judges and settles the holds of another plan, which mark the key; see block.lua.
 --
--- KEYS     per entry that keeps holds, after its block and its list
+-- KEYS     per entry that keeps holds, after its block and its list; of another entry with a marked key beside its block
 --            held: a summary in MessagePack, one value after the other: units of the holds,
 --              number of the holds, a time before which none ends, the time until which they
 --              are kept, whether they are in a set, number of windows; per window the name of
@@ -16,7 +16,7 @@
 --          units, ms), the most open holds
 --          per entry of one call, after its cost: [ID], by its action
 -- clock    TIME, while holds are open
--- cost     SET to take a hold, SET or DEL to commit one; in a set also ZADD and PEXPIRE, or
+-- cost     SET to take a hold, and at times SET to mark the key; SET or DEL to commit one; in a set also ZADD and PEXPIRE, or
 --          ZMSCORE and ZREM
 -- kept     until the units of the last hold could not count any more, had they been spent at
 --          its end
@@ -44,12 +44,9 @@ new_holds = function()
     return string.sub(entry.holds_key, 1, -#'held' - 1) .. 'charge!' .. id
   end
 
-  -- The name of a charge whose ID is the ID of a stream of Envoy, see quota.StreamPrefix.
-  local STREAM_NAME = 'charge!envoy:'
-
-  -- The TTL in milliseconds of the key that remembers a charge.
+  -- The TTL in milliseconds of the key that remembers a charge. The IDs of streams of Envoy are kept for less time.
   local function charge_ttl(key)
-    return exact_ttl(string.find(key, STREAM_NAME, 1, true) and HOLD_STREAM_MEMORY or HOLD_CHARGE_MEMORY)
+    return exact_ttl(string.find(key, HOLD_STREAM_NAME, 1, true) and HOLD_STREAM_MEMORY or HOLD_CHARGE_MEMORY)
   end
 
   -- The TTL in milliseconds of the holds. The keys that are kept together must also expire
@@ -88,7 +85,7 @@ new_holds = function()
   function holds.read(entry)
     entry.outcome, entry.estimate, entry.settled, entry.debt_cut = HOLD_NONE, 0, 0, 0
     entry.holds_changed = false
-    if entry.keeps_holds then read_summary(entry) end
+    if entry.holds_key then read_summary(entry) end
     local action = entry.action
     if action ~= ACTION_CHECK and action ~= ACTION_CHARGE then entry.id = next_call_string() end
   end
@@ -274,6 +271,7 @@ new_holds = function()
       end
     end
     entry.open_holds, entry.holds_changed = entry.open_holds + 1, true
+    mark_holds(entry, holds_ttl(entry))
     local limits = entry.limits
     for i = 1, #limits do
       local keep = limits[i].algorithm.keep
@@ -339,9 +337,8 @@ new_holds = function()
     return false
   end
 
-  -- Commits, renews, charges or takes a slice. Returns whether it spent units or took a slice. live_block is the
-  -- function of decide.lua.
-  function holds.change(entry, live_block)
+  -- Commits, renews, charges or takes a slice. Returns whether it spent units or took a slice.
+  function holds.change(entry)
     local action, is_open, is_there = entry.action, false, false
     if action ~= ACTION_CHARGE then is_open, is_there = find_hold(entry) end
     if action == ACTION_SLICE then

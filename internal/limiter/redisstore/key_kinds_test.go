@@ -27,6 +27,7 @@ func (n named) keys(s *Store) map[string]string {
 		fmt.Sprintln("charge", tag, policy, n.id): s.key(key, quota.ChargeName(policy, n.id)),
 		fmt.Sprintln("blocks", policy):            s.blockList(policy),
 		fmt.Sprintln("probe", tag):                s.key(key, probeKey),
+		fmt.Sprintln("absent", tag):               s.key(key, absentKey),
 		fmt.Sprintln("escalation", tag, policy, n.limit): s.key(key,
 			(&quota.Limit{Name: n.limit}).EscalationName(policy)),
 	}

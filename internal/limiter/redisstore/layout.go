@@ -12,7 +12,7 @@ import "github.com/weir-dev/weir/internal/limiter/quota"
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl:largest
 //	                                                  the largest threshold that this log serves
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block, and the mark of holds, see block.lua
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:escalation
 //	                                                  the number of blocks that the limit has started
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:requested
@@ -25,6 +25,7 @@ import "github.com/weir-dev/weir/internal/limiter/quota"
 //	<prefix>1:c:{<key>}:<namespace>/<policy>+candidate:...
 //	                                                  the same for the candidates of the limits
 //	<prefix>1:c:{<key>}:probe                         a probe of a node that failed
+//	<prefix>1:c:{<key>}:absent                        nothing; see absentKey
 //
 // All Redis keys for one <key> share a hash tag, so that one script may use them in a Redis
 // Cluster. The names of namespaces, policies and limits are DNS names and need no
@@ -33,8 +34,14 @@ import "github.com/weir-dev/weir/internal/limiter/quota"
 // Releases with the same layout version can share a Redis during a rollout.
 const layoutVersion = "1:c:"
 
-// probeKey has no slash, unlike the other suffixes, which begin with <namespace>/<policy>.
-const probeKey = "probe"
+// probeKey and absentKey have no slash, unlike the other suffixes, which begin with <namespace>/<policy>.
+const (
+	probeKey = "probe"
+	// absentKey is a key that each script in a cluster names and that never exists. A node rejects a script with a missing
+	// key while the slot moves (TRYAGAIN). If all keys existed, it would run the script and fail in the middle of it, where
+	// that uses a key that does not exist or that it has deleted.
+	absentKey = "absent"
+)
 
 // listName returns the name of the set that lists the states of requested limits that refill.
 func listName(policy string) string { return policy + ":requested" }

@@ -1,6 +1,6 @@
 -- lean: decides checks without the general code, if they are by one policy whose limits all have functions
 -- in the table lean; of peeks only those that are denied. The general code decides:
---   - checks of blocked keys, and some of keys with holds, see hold_lean.lua
+--   - checks of blocked keys, of keys with the holds of another plan, and some of keys with holds, see hold_lean.lua
 --   - denied checks that write
 --   - checks whose values have another form
 
@@ -13,7 +13,7 @@ local function lean_cost(run, text)
   return run.cost
 end
 
-local lean_check_beside_holds -- of hold_lean.lua, in a program with holds
+local lean_check_beside_holds -- of hold_lean.lua
 
 -- The reply to a call that is denied, and writes nothing; nil leaves it to the general code.
 local function lean_deny(run, at, cost)
@@ -35,7 +35,8 @@ end
 -- check to the general code.
 local function lean_check(run, at, cost_at)
   local limits, values, known, admitted = run.limits, run.values, false, true
-  if values[at + 1] then return nil end
+  local block = values[at + 1]
+  if block and not (run.keeps_holds and block == BLOCK_MARK) then return nil end
   local summary = run.keeps_holds and values[at + 2]
   at = at + run.entry_values
   if summary then return lean_check_beside_holds(run, at, cost_at, summary) end

@@ -64,7 +64,7 @@ func (p *prepared) prepareFlags() {
 		{entryListed, p.OwnState() >= 0},
 		{entryEnlarges, p.Enlarges()},
 		{entryHolds, p.KeepsHolds()},
-		{entrySettles, p.SettlesHolds()},
+		{entryRequested, !p.SettlesHolds()},
 	} {
 		if f.isSet {
 			p.flags |= f.flag

@@ -21,20 +21,21 @@ type program struct {
 	sha    string
 }
 
-// holdsBit selects hold.lua and hold_lean.lua; the lower bits select algorithms.
-const holdsBit uint = 1 << len(bindings)
-
-// programs are the programs of one main file, one for every bit set of algorithms and holds,
-// assembled on first use.
-type programs [holdsBit << 1]func() program
+// programs are the programs of one main file, one for every bit set of algorithms, assembled on first use.
+type programs [1 << len(bindings)]func() program
 
 var decidePrograms, refundPrograms = newPrograms(assembleDecide), newPrograms(assembleRefund)
 
 // The programs of one file.
-var resetProgram, openHoldsProgram, blocksProgram = ofFile("reset.lua"), ofFile("open_holds.lua"), ofFile("blocks.lua")
+var (
+	resetProgram     = ofFiles("base.lua", "prelude.lua", "block.lua", "reset.lua")
+	setBlockProgram  = ofFiles("base.lua", "prelude.lua", "block.lua", "set_block.lua")
+	openHoldsProgram = ofFiles("open_holds.lua")
+	blocksProgram    = ofFiles("blocks.lua")
+)
 
-func ofFile(name string) func() program {
-	return sync.OnceValue(func() program { return newProgram(textOf(name)) })
+func ofFiles(names ...string) func() program {
+	return sync.OnceValue(func() program { return newProgram(textOf(names...)) })
 }
 
 func newPrograms(assemble func(set uint) program) *programs {
@@ -50,10 +51,7 @@ const generalCode = "--[[general code]]"
 
 // assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
-	lean := append(filesOf(set, func(b *binding) []string { return b.lean }), "lean.lua")
-	if set&holdsBit != 0 {
-		lean = append(lean, "hold_lean.lua")
-	}
+	lean := append(filesOf(set, func(b *binding) []string { return b.lean }), "lean.lua", "hold_lean.lua")
 	general := textOf(append(generalFiles(set), "decide.lua")...)
 	return newProgram(baseText(set), textOf(lean...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
 }
@@ -70,10 +68,7 @@ func baseText(set uint) string {
 
 // generalFiles returns the files that decide entries with these algorithms.
 func generalFiles(set uint) []string {
-	names := []string{"prelude.lua"}
-	if set&holdsBit != 0 {
-		names = append(names, "hold.lua")
-	}
+	names := []string{"prelude.lua", "block.lua", "hold.lua"}
 	names = append(names, filesOf(set, func(b *binding) []string { return b.general })...)
 	return append(names, "listed.lua", "entry.lua")
 }

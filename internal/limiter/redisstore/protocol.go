@@ -44,7 +44,7 @@ const (
 	entryLargest               // the log has a key for the largest threshold that it serves
 	entryEnlarges              // the variant has a larger threshold than the policy
 	entryHolds                 // keys may have holds
-	entrySettles               // settles the holds that have ended
+	entryRequested             // a limit is requested: does not settle the holds that have ended
 	entryRemembers             // remembers a charge
 	entryOnCommit              // commits start the blocks, denials do not
 
@@ -85,7 +85,7 @@ var constants = map[string]any{
 
 	"ENTRY_ATTEMPTS": entryAttempts, "ENTRY_SHADOW": entryShadow, "ENTRY_PEEK": entryPeek, "ENTRY_BLOCKS": entryBlocks,
 	"ENTRY_LOG": entryLog, "ENTRY_DRY_RUN": entryDryRun, "ENTRY_ONLY_KNOWN": entryOnlyKnown, "ENTRY_LISTED": entryListed,
-	"ENTRY_LARGEST": entryLargest, "ENTRY_ENLARGES": entryEnlarges, "ENTRY_HOLDS": entryHolds, "ENTRY_SETTLES": entrySettles,
+	"ENTRY_LARGEST": entryLargest, "ENTRY_ENLARGES": entryEnlarges, "ENTRY_HOLDS": entryHolds, "ENTRY_REQUESTED": entryRequested,
 	"ENTRY_REMEMBERS": entryRemembers, "ENTRY_ON_COMMIT": entryOnCommit, "ENTRY_ACTION_BITS": entryActionBits,
 
 	"ACTION_CHECK": int(quota.Check), "ACTION_RESERVE": int(quota.Reserve), "ACTION_COMMIT": int(quota.Commit),
@@ -103,10 +103,12 @@ var constants = map[string]any{
 	"HOLD_MISSING": int(quota.HoldMissing), "HOLD_FULL": int(quota.HoldsFull),
 
 	"HOLD_MOST_SETTLED": quota.MostSettled, "HOLD_SMALLEST_SLICE": quota.SmallestSlice, "HOLD_CHARGE_MEMORY": quota.ChargeMemory.Milliseconds(),
-	"HOLD_STREAM_MEMORY": quota.StreamMemory.Milliseconds(),
+	"HOLD_STREAM_MEMORY": quota.StreamMemory.Milliseconds(), "HOLD_STREAM_NAME": quota.ChargeName("", quota.StreamPrefix)[1:],
+
+	"BLOCK_MARK": blockMark, "BLOCK_MARK_BYTE": blockMark[0],
 }
 
-var constantName = regexp.MustCompile(`\b(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD)_[A-Z_]+\b`)
+var constantName = regexp.MustCompile(`\b(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD|BLOCK)_[A-Z_]+\b`)
 
 // withConstants replaces the names of constants in a Lua file by their values. A name that does not exist is a
 // panic.

@@ -24,10 +24,7 @@ func (s *Store) Reset(ctx context.Context, policy *quota.Policy, key quota.Key) 
 
 // recordNames returns the names of the keys in which scripts record facts about the states of the policy.
 func recordNames(policy *quota.Policy) []string {
-	names := slices.Clone(policy.EscalationNames())
-	if policy.KeepsHolds() {
-		names = append(names, holdSetName(policy.ID()))
-	}
+	names := append(slices.Clone(policy.EscalationNames()), holdSetName(policy.ID()))
 	if policy.IsRequestable() {
 		names = append(names, listName(policy.ID()))
 		for _, state := range policy.StateNames() {
@@ -42,16 +39,19 @@ func recordNames(policy *quota.Policy) []string {
 func (s *Store) Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	ttl := time.Duration(exactTTL(length)) * time.Millisecond
-	return storeError(ctx, s.client.Set(ctx, s.key(key, quota.BlockName(policy.ID())), manualBlock, ttl).Err())
+	_, err := s.setBlock(ctx, policy, key, exactTTL(length))
+	return err
+}
+
+// setBlock blocks the key for the milliseconds; 0 lifts its block. It reports whether the key was blocked.
+func (s *Store) setBlock(ctx context.Context, policy *quota.Policy, key quota.Key, ttl int64) (was bool, err error) {
+	found, err := s.execute(ctx, newFileCommand(setBlockProgram(), s.keys(key, []string{quota.BlockName(policy.ID())}), ttl))
+	return len(found) > 0, storeError(ctx, err)
 }
 
 // exactTTL returns the TTL in milliseconds of a key that exists for that time. Redis keeps a key
 // until the end of the millisecond in which its TTL is 0, and has no shorter TTL than 1.
 func exactTTL(length time.Duration) int64 { return max(length.Milliseconds()-1, 1) }
-
-// manualBlock is the value of a block that no limit started.
-const manualBlock = ""
 
 // Unblock deletes the block of the key, set by a limit or by Block, and reports whether
 // one existed. Limits forget the blocks that they have started. Spent units stay spent. Errors are *StoreError.
@@ -61,8 +61,7 @@ func (s *Store) Unblock(ctx context.Context, policy *quota.Policy, key quota.Key
 	if err := s.forgetBlocks(ctx, policy, key); err != nil {
 		return false, err
 	}
-	deleted, err := s.client.Del(ctx, s.key(key, quota.BlockName(policy.ID()))).Result()
-	return deleted > 0, storeError(ctx, err)
+	return s.setBlock(ctx, policy, key, 0)
 }
 
 // forgetBlocks deletes the numbers of blocks that limits have started.

@@ -13,9 +13,9 @@ type holdSet struct{ set *steps.HoldSet }
 
 func (h *holdSet) alive(now int64) bool { return h.set.Len() > 0 && h.expiry().alive(now) }
 
-// holds returns the holds of the entry; none if its policy keeps none.
+// holds returns the holds of the entry; none if its policy reads none.
 func (m *Model) holds(e *quota.Entry) *holdSet {
-	if !e.Policy.KeepsHolds() {
+	if !e.Policy.ReadsHolds() {
 		return &holdSet{}
 	}
 	return state[holdSet](m, e.Key, e.Policy.HoldsName())

@@ -6,6 +6,7 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -49,24 +50,33 @@ type planPair struct {
 
 	limits     [2]quota.Limit
 	plans      [2]*quota.Policy
-	reserves   bool
-	open       []reservation
+	takes      [2]quota.Action // the holds of each plan: Check means none
+	open       []openHold
 	hits       []Hit
 	since      int64 // hits before it are not judged
 	hasMetMore bool  // a plan has reported more used units than its quota
 }
 
-type reservation struct {
+type openHold struct {
+	by    *quota.Policy
 	id    string
 	units int64
 }
 
 const planWindow = time.Second
 
-// newPlanPair returns plans that differ in the burst or quota, and perhaps in the rate; of a SlidingLog perhaps in the window.
+// newPlanPair returns plans that differ in the burst or quota, and perhaps in the rate and in whether they take reservations or
+// slices; of a SlidingLog perhaps in the window.
 func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
-	p := &planPair{Rand: r, reserves: r.IntN(2) == 0}
+	p := &planPair{Rand: r}
+	if r.IntN(2) == 0 {
+		holds := []quota.Action{quota.Check, quota.Reserve, quota.TakeSlice}
+		p.takes = [2]quota.Action{holds[r.IntN(3)], holds[r.IntN(3)]}
+	}
 	l := quota.Limit{Name: "l", Algorithm: algorithm, Quota: 5 + r.Int64N(20), Window: planWindow}
+	if slices.Contains(p.takes[:], quota.TakeSlice) {
+		l.Quota += 4 * quota.SmallestSlice
+	}
 	l.Threshold = l.Quota
 	if algorithm == quota.SlidingWindow {
 		l.Bucket = planWindow / 60
@@ -84,17 +94,23 @@ func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
 		other.Window = planWindow / 2
 	}
 	if algorithm == quota.GCRA && other.Threshold != l.Threshold {
-		p.reserves = false // a commit may leave a debt, which another rate works off from now on
+		p.takes = [2]quota.Action{} // a commit may leave a debt, which another rate works off from now on
+	}
+	if p.takes[0] != p.takes[1] && r.IntN(2) == 0 {
+		other = l // an edit that only adds or removes reservations or slices
 	}
 	p.limits = [2]quota.Limit{l, other}
-	settings := quota.Settings{ID: "test/plans"}
-	if p.reserves {
-		settings.MaxOpen = 8
-	}
 	for i := range p.plans {
+		settings := quota.Settings{ID: "test/plans"}
+		switch p.takes[i] {
+		case quota.Reserve:
+			settings.MaxOpen = 8
+		case quota.TakeSlice:
+			settings.Slices = quota.Slices{MaxPercent: 50, MaxAge: time.Minute}
+		}
 		p.plans[i] = quota.NewVariants(settings, p.limits[i:i+1])[0]
 	}
-	if r.IntN(3) == 0 && !p.reserves { // an exception on one side
+	if r.IntN(3) == 0 && p.takes == [2]quota.Action{} { // an exception on one side
 		p.plans[1] = p.plans[0].NewExcepted(p.limits[1:2])
 	}
 	return p
@@ -102,7 +118,7 @@ func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
 
 func (p *planPair) String() string {
 	a, b := p.limits[0], p.limits[1]
-	return fmt.Sprintf("%d and %d, rates %d and %d, reservations %v", a.Quota, b.Quota, a.Threshold, b.Threshold, p.reserves)
+	return fmt.Sprintf("%d and %d, rates %d and %d, actions %v", a.Quota, b.Quota, a.Threshold, b.Threshold, p.takes)
 }
 
 // run makes calls by both plans in phases, in which one plan is often asked alone, and then by the one with the longer window.
@@ -117,6 +133,9 @@ func (p *planPair) run(t *testing.T, subject *Subject) {
 			}
 			p.call(t, subject, i)
 			subject.Clock.Set(subject.Clock.Now().Add(time.Duration(p.Int64N(1+pace)) * time.Microsecond))
+		}
+		for alone != 0 && len(p.open) > 0 {
+			p.commit(t, subject, quota.Entry{Policy: p.plans[1], Key: "a"})
 		}
 	}
 	if p.limits[0].Window != p.limits[1].Window {
@@ -134,18 +153,22 @@ func (p *planPair) run(t *testing.T, subject *Subject) {
 // call checks, reserves, commits or peeks by one plan.
 func (p *planPair) call(t *testing.T, subject *Subject, i int) {
 	t.Helper()
+	most := p.limits[i].Quota
 	e := quota.Entry{Policy: p.plans[i], Key: "a", Cost: 1 + p.Int64N(4)}
 	switch choice := p.IntN(8); {
 	case choice == 0:
 		e.Peek = true
-	case choice < 3 && p.reserves && len(p.open) < 8:
-		e.Action, e.ID, e.TTL = quota.Reserve, strconv.Itoa(p.Int()), time.Minute
-	case choice < 6 && len(p.open) > 0:
+	case choice < 3 && p.takes[i] != quota.Check && len(p.open) < 8:
+		e.Action, e.ID, e.TTL = p.takes[i], strconv.Itoa(p.Int()), time.Minute
+		if e.Action == quota.TakeSlice {
+			e.Cost = most
+		}
+	case choice == 3 && len(p.open) > 0:
 		p.commit(t, subject, e)
 		return
 	}
 	reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0]
-	if most := p.limits[i].Quota; most < p.limits[1-i].Quota && reply.Limits[0].Used >= most {
+	if most < p.limits[1-i].Quota && reply.Limits[0].Used >= most {
 		p.hasMetMore = true
 	}
 	p.record(subject, &e, &reply)
@@ -156,17 +179,25 @@ func (p *planPair) record(subject *Subject, e *quota.Entry, reply *quota.EntryRe
 	switch {
 	case reply.Verdict != quota.Admitted || e.Peek:
 	case e.Action == quota.Reserve:
-		p.open = append(p.open, reservation{e.ID, e.Cost})
+		p.open = append(p.open, openHold{e.Policy, e.ID, e.Cost})
+	case e.Action == quota.TakeSlice:
+		if reply.Hold == quota.HoldTaken {
+			p.open = append(p.open, openHold{e.Policy, e.ID, reply.Estimate})
+		}
 	default:
 		p.hits = append(p.hits, Hit{At: subject.Clock.Now().UnixMicro(), Cost: e.Cost})
 	}
 }
 
-// commit spends at most the estimate of an open reservation.
+// commit spends at most the units of an open reservation or slice, by the plan that took it or by the one of the entry, which
+// may take none.
 func (p *planPair) commit(t *testing.T, subject *Subject, e quota.Entry) {
 	t.Helper()
 	of := p.open[0]
 	p.open = p.open[1:]
+	if p.IntN(2) == 0 {
+		e.Policy = of.by
+	}
 	e.Action, e.ID, e.Cost = quota.Commit, of.id, p.Int64N(of.units+1)
 	if subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0].Hold == quota.HoldFound {
 		p.hits = append(p.hits, Hit{At: subject.Clock.Now().UnixMicro(), Cost: e.Cost})
