@@ -34,6 +34,7 @@ func twoPlansAtOnce(t *testing.T, subject *Subject) {
 					subject.Clear(t)
 					p.run(t, subject)
 					p.judge(NewWithT(t))
+					p.judgeUsed(t, subject)
 				})
 				if p.hasMetMore {
 					lowered++
@@ -228,4 +229,43 @@ func (p *planPair) judge(g *WithT) {
 		}
 		ExpectEveryInterval(g, judged, most, planWindow)
 	}
+}
+
+// judgeUsed expects that each plan reports at least what it would count of the same admissions alone.
+func (p *planPair) judgeUsed(t *testing.T, subject *Subject) {
+	t.Helper()
+	for i, policy := range p.plans {
+		l := p.limits[i]
+		if l.Algorithm == quota.GCRA && p.limits[0].Threshold != p.limits[1].Threshold {
+			continue // an arrival time is time, of which each rate makes other units
+		}
+		call := &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1, Peek: true}}}
+		used := subject.MustEvaluate(t, call).Entries[0].Limits[0].Used
+		NewWithT(t).Expect(used).To(BeNumerically(">=", p.counted(l, subject.Clock.Now().UnixMicro())), "plan %d", i)
+	}
+}
+
+// counted returns the units of the hits that the limit counts at the time, at most its quota.
+func (p *planPair) counted(l quota.Limit, now int64) int64 {
+	length, rate := l.Window.Microseconds(), max(p.limits[0].Threshold, p.limits[1].Threshold)
+	var units, end, missing, last int64
+	for _, h := range append(p.hits, Hit{At: now}) {
+		switch {
+		case h.At < p.since:
+		case l.Algorithm == quota.FixedWindow:
+			if h.At >= end {
+				units = 0
+			}
+			if h.At >= end && h.Cost > 0 {
+				end = (h.At/1000 + l.Window.Milliseconds()) * 1000
+			}
+			units += h.Cost
+		case l.Algorithm.Refills():
+			missing = min(l.Quota*length, max(0, missing-(h.At-last)*rate)+h.Cost*length)
+			last, units = h.At, missing/length
+		case h.At > now-length:
+			units += h.Cost
+		}
+	}
+	return min(units, l.Quota)
 }
