@@ -36,6 +36,15 @@ func (e *entry) begin() {
 	}
 }
 
+// read reads the limits of GCRA, which may store what judges this plan, while the holds that keep their states are there.
+func (e *entry) read() {
+	for i := range e.Policy.Limits() {
+		if l, c := e.limit(i); l.Algorithm == quota.GCRA {
+			c.used(e.Entry, l, e.now)
+		}
+	}
+}
+
 func (e *entry) Used(i int) int64 {
 	l, c := e.limit(i)
 	return c.used(e.Entry, l, e.now)

@@ -151,6 +151,7 @@ func (m *Model) decide(call *quota.Call, at int64) *quota.Reply {
 		e.begin()
 		isKnown := m.known(e.Entry, at)
 		reply.Entries[i].Limits = make([]quota.LimitReply, len(e.Policy.Limits()))
+		e.read()
 		e.settle(&reply.Entries[i])
 		entries[i] = steps.Entry{Entry: e.Entry, States: e, Holds: m.holds(e.Entry).set, Now: at, IsKnown: isKnown}
 	}
