@@ -186,6 +186,11 @@ func (d *decision) state(e *entry, i, from int) *opened {
 	h := &d.opened[len(d.opened)-1]
 	h.state = &h.own
 	h.own.id, h.own.requested = of, i == e.Policy.OwnState()
+	for _, b := range e.settled {
+		if b.id == of {
+			h.current, h.isCurrent = b.current, true
+		}
+	}
 	if h.number = e.shard.stateOf(e.caller, of, e.now); h.number == 0 {
 		return h
 	}

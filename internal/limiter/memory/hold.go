@@ -77,6 +77,11 @@ func (d *decision) settle(e *entry, r *quota.EntryReply) {
 	}
 	e.StoreHolds(h)
 	e.store()
+	for i := range d.opened[states:] {
+		if h := &d.opened[states+i]; h.isCurrent {
+			e.settled = append(e.settled, settledBucket{h.id, h.current})
+		}
+	}
 	e.ends = e.shard.ends(e.caller)
 	clear(d.views[views:])
 	clear(d.opened[states:])

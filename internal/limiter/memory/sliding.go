@@ -138,19 +138,20 @@ func (s slidingLog) resetAfter(v *view) int64 {
 }
 
 func (s slidingLog) spend(v *view, _ bool) {
-	s.add(v, v.entry.Cost, v.entry.now)
+	s.add(v, v.entry.Cost, v.entry.now, v.entry.Action <= quota.Commit)
 }
 
 func (s slidingLog) settle(v *view, units, at int64) {
 	keep, _ := v.entry.Policy.Kept()
 	if at = s.timeOf(v, at); at+keep.Microseconds() > v.entry.now {
-		s.add(v, units, at)
+		s.add(v, units, at, true)
 		v.spent = true
 	}
 }
 
-// add adds a hit of that time and drops those that no limit needs.
-func (s slidingLog) add(v *view, units, at int64) {
+// add adds a hit of that time and drops those that no limit needs. A plan, perhaps with a larger threshold, has admitted or
+// held its units if isAdmitted is true.
+func (s slidingLog) add(v *view, units, at int64, isAdmitted bool) {
 	l, now := s.open(v), v.entry.now
 	found := l.units.total() - l.units.base // another plan may need them
 	keep, largest := v.entry.Policy.Kept()
@@ -165,8 +166,7 @@ func (s slidingLog) add(v *view, units, at int64) {
 	if !v.entry.Policy.CountsAttempts() {
 		largest *= 2 // as in Redis, where hits can be refunded
 	}
-	// A plan with a larger threshold admits more: what this one admits counts in addition.
-	if found > largest && !v.entry.Policy.CountsAttempts() && v.entry.Action <= quota.Commit && v.entry.Policy.ShortestLog() == keep {
+	if isAdmitted && !v.entry.Policy.CountsAttempts() && v.entry.Policy.ShortestLog() == keep { // all count
 		return
 	}
 	if most := l.units.total() - largest; l.units.base < most {

@@ -30,6 +30,13 @@ type entry struct {
 
 	holds   *steps.HoldSet // nil without any
 	debtCut int64
+	settled []settledBucket
+}
+
+// settledBucket is what judges a call by a bucket in which it has settled holds.
+type settledBucket struct {
+	id      stateID
+	current deficits
 }
 
 // opened is a state that a call works on: the stored one, or a copy if the entry is a peek or

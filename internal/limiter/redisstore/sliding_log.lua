@@ -31,10 +31,10 @@ local function record_largest(entry)
   return largest
 end
 
--- Whether the log has more units than the plan needs only because a plan with a larger threshold admits them, within one
--- window. Then what this plan admits counts in addition.
-local function admits_more(entry, found, ceiling)
-  return found > ceiling and not entry.attempts and entry.action <= ACTION_COMMIT and entry.log.shortest == entry.keep
+-- Whether a plan admitted or held all that the log has, within one window. Then it counts all, also more units than this
+-- plan needs: a plan with a larger threshold has admitted them.
+local function counts_all(entry, settles)
+  return not entry.attempts and (settles or entry.action <= ACTION_COMMIT) and entry.log.shortest == entry.keep
 end
 
 -- Adds a hit, now or as of the microsecond `at`, and drops those that no limit needs. If a plan with a larger threshold
@@ -45,7 +45,7 @@ local function add_hit(entry, units, at)
   if not append_hit(log, { units }, entry.keep, nil, at) then return end
   local ceiling = record_largest(entry) * (entry.attempts and 1 or 2)
   local most = log.total[UNITS] - ceiling
-  if log.base[UNITS] >= most or admits_more(entry, found, ceiling) then return end
+  if log.base[UNITS] >= most or counts_all(entry, at) then return end
   local needed = tonumber(log_element(log, last_at_most(log, UNITS, most), UNITS))
   most = min(needed, log.total[UNITS] - found)
   drop_hits(log, last_at_most(log, UNITS, most))

@@ -25,15 +25,16 @@ type largestServed struct {
 func (s *largestServed) alive(now int64) bool { return s.end.alive(now) }
 
 func (s *slidingLog) spend(e *quota.Entry, _ *quota.Limit, now int64, _ bool) {
-	s.addHit(e, hit{at: now, cost: e.Cost}, now)
+	s.addHit(e, hit{at: now, cost: e.Cost}, now, e.Action <= quota.Commit)
 }
 
 func (s *slidingLog) settle(e *quota.Entry, _ *quota.Limit, units, at, now int64) {
-	s.addHit(e, hit{at: at, cost: units}, now)
+	s.addHit(e, hit{at: at, cost: units}, now, true)
 }
 
-// addHit adds the hit and drops those that no limit needs.
-func (s *slidingLog) addHit(e *quota.Entry, h hit, now int64) {
+// addHit adds the hit and drops those that no limit needs. A plan, perhaps with a larger threshold, has admitted or held its
+// units if isAdmitted is true.
+func (s *slidingLog) addHit(e *quota.Entry, h hit, now int64, isAdmitted bool) {
 	keep, ceiling := e.Policy.Kept()
 	found := sumOf(s.hits)
 	if !s.add(h, now, keep) {
@@ -48,8 +49,7 @@ func (s *slidingLog) addHit(e *quota.Entry, h hit, now int64) {
 	if !e.Policy.CountsAttempts() {
 		ceiling *= 2
 	}
-	// A plan with a larger threshold admits more: what this one admits counts in addition.
-	if found > ceiling && !e.Policy.CountsAttempts() && e.Action <= quota.Commit && e.Policy.ShortestLog() == keep {
+	if isAdmitted && !e.Policy.CountsAttempts() && e.Policy.ShortestLog() == keep { // all count
 		return
 	}
 	s.trim(ceiling, found)
