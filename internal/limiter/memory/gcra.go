@@ -51,6 +51,9 @@ func (g gcra) load(v *view) deficits {
 	}
 	g.store(v, d)
 	v.spent = true
+	if v.cut == (cutOff{}) { // both are equal
+		d.hasCut, d.byCut = false, false
+	}
 	return d
 }
 
