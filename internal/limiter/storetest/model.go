@@ -69,6 +69,9 @@ func TestAgreesWithModel(t *testing.T, subject *Subject) {
 			for seed := range all {
 				Compare(t, seed, steps, choice, model, subject)
 			}
+			for _, seed := range []uint64{705985, 777819} { // two that have found a defect
+				Compare(t, seed, steps, choice, model, subject)
+			}
 		})
 	}
 }
