@@ -5,7 +5,8 @@
 --          policy can have requested limits, the largest threshold that the log serves
 -- ARGV     per limit: none; per entry: keep (longest window, ms) and keep_units
 --          (largest threshold), over all limits and overrides that share the log
--- kept     the newest hits whose units reach the largest threshold, or twice that
+-- kept     with one window all that plans admitted within it. Beside charges, counted attempts and further windows:
+--          the newest hits whose units reach the largest threshold, or twice that
 --          where hits can be refunded, or what a spend has found. Without this bound, one override with a long
 --          window would keep all hits that others admit under a short window. A
 --          requested limit with a larger threshold is remembered as long as its hits
