@@ -65,7 +65,7 @@ func bestFact(matches []*candidate, used facts) fact {
 
 // count returns the number of matches in the group of each value of the fact, and in none.
 func (f fact) count(matches []*candidate, used facts) (counts map[Entry]int, rest int) {
-	entries := f.countEntries(matches)
+	entries := f.countEntries(matches, used)
 	counts = make(map[Entry]int, len(entries))
 	for _, c := range matches {
 		values := f.valuesOf(c.match, used, func(e Entry) int { return entries[e] })
@@ -90,9 +90,9 @@ func (f fact) valuesOf(m *Match, used facts, count func(Entry) int) []Entry {
 		}
 		return []Entry{{Value: m.Domain}}
 	case factDescriptor, factHeader, factQueryParameter:
-		return rarest(f.entriesOf(m), count)
+		return rarest(f.entriesOf(m, used), count)
 	default:
-		n, copies := len(f.patternsOf(m)), copiesIn(m, used)
+		n, copies := f.patterns(m), copiesIn(m, used)
 		if n > 1 && copies > 1 && n*copies > maxCopies {
 			return nil
 		}
@@ -105,10 +105,18 @@ func copiesIn(m *Match, used facts) int {
 	copies := 1
 	for f := range numberOfFacts {
 		if used.has(f) {
-			copies *= max(1, len(f.patternsOf(m)))
+			copies *= max(1, f.patterns(m))
 		}
 	}
 	return copies
+}
+
+// patterns returns the number of patterns of the fact.
+func (f fact) patterns(m *Match) int {
+	if f == factTarget {
+		return len(m.Targets)
+	}
+	return len(f.patternsOf(m))
 }
 
 // patternsOf returns the patterns of the fact, one of which must hold.
@@ -166,16 +174,21 @@ func (f fact) isCovered(patterns []string, i int) bool {
 	return false
 }
 
-// entriesOf returns the entries of the fact that must all hold. An element of a list in the value of a header, in
-// place of the list, is enough to find the match.
-func (f fact) entriesOf(m *Match) []Entry {
+// entriesOf returns the entries of the fact that must all hold, of a match with many copies only the first ones: each copy
+// looks at them again. An element of a list in the value of a header, in place of the list, is enough to find the match.
+func (f fact) entriesOf(m *Match, used facts) []Entry {
+	most := MaxEntries
+	if copies := copiesIn(m, used); copies > 1 {
+		most = max(1, maxCopies/copies)
+	}
+	first := func(entries []Entry) []Entry { return entries[:min(len(entries), most)] }
 	switch f {
 	case factDescriptor:
-		return m.Descriptors
+		return first(m.Descriptors)
 	case factHeader:
-		return firstElements(m.Headers)
+		return firstElements(first(m.Headers))
 	case factQueryParameter:
-		return inLowerCase(m.QueryParameters)
+		return inLowerCase(first(m.QueryParameters))
 	default:
 		return nil
 	}
@@ -204,10 +217,10 @@ func inLowerCase(parameters []Entry) []Entry {
 }
 
 // countEntries returns the number of matches with each entry of the fact.
-func (f fact) countEntries(matches []*candidate) map[Entry]int {
+func (f fact) countEntries(matches []*candidate, used facts) map[Entry]int {
 	counts := map[Entry]int{}
 	for _, c := range matches {
-		for _, e := range f.entriesOf(c.match) {
+		for _, e := range f.entriesOf(c.match, used) {
 			counts[e]++
 		}
 	}
@@ -241,7 +254,7 @@ const maxNames = 32
 
 // newSplit divides the matches, which are in order.
 func newSplit(by fact, matches []*candidate, used facts) *split {
-	entries := by.countEntries(matches)
+	entries := by.countEntries(matches, used)
 	groups := make(map[Entry][]*candidate, len(entries))
 	var rest []*candidate
 	s := &split{by: by}
@@ -318,7 +331,7 @@ func (s *split) with(c *candidate, used facts) *split {
 // recorded stays, which costs a request some lookups.
 func (s *split) without(c *candidate, used facts) *split {
 	next := *s
-	values := s.by.entriesOf(c.match) // the group of one of them has the match
+	values := s.by.entriesOf(c.match, used) // the group of one of them has the match
 	if len(values) == 0 {
 		values = s.by.valuesOf(c.match, used, nil)
 	}
