@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -64,28 +65,22 @@ func policyIn(namespace, name string, lines ...string) string {
 func (o objects) snapshot(tb testing.TB) *Snapshot {
 	tb.Helper()
 	g := NewWithT(tb)
-	s := &Snapshot{
-		kinds:    map[kind]availability{kindGateway: readable, kindHTTPRoute: readable, kindGRPCRoute: readable, kindSecurityPolicy: readable},
-		services: []types.NamespacedName{{Namespace: "weir-system", Name: "weir"}},
-		gateways: map[types.NamespacedName]*Gateway{}, routes: map[routeName]*Route{},
-	}
+	var all []client.Object
 	for _, text := range o.gateways {
-		gateway := &Gateway{}
-		g.Expect(yaml.Unmarshal([]byte(text), gateway)).To(Succeed())
-		s.gateways[types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Name}] = gateway
+		all = append(all, decoded(g, text, &Gateway{}))
 	}
 	for _, text := range o.routes {
-		route := &HTTPRoute{}
-		g.Expect(yaml.Unmarshal([]byte(text), route)).To(Succeed())
-		s.routes[routeName{kindHTTPRoute, types.NamespacedName{Namespace: route.Namespace, Name: route.Name}}] = &route.Route
+		all = append(all, decoded(g, text, &HTTPRoute{}))
 	}
 	for _, text := range o.policies {
-		policy := &SecurityPolicy{}
-		g.Expect(yaml.Unmarshal([]byte(text), policy)).To(Succeed(), text)
-		s.policies = append(s.policies, policy)
+		all = append(all, decoded(g, text, &SecurityPolicy{}))
 	}
-	s.index()
-	return s
+	return NewSnapshot([]types.NamespacedName{{Namespace: "weir-system", Name: "weir"}}, all...)
+}
+
+func decoded(g *WithT, text string, into client.Object) client.Object {
+	g.Expect(yaml.Unmarshal([]byte(text), into)).To(Succeed(), text)
+	return into
 }
 
 const (

@@ -154,24 +154,12 @@ func (c *Cache) newCache() (*objectCache, error) {
 
 // replace builds the next Snapshot.
 func (c *Cache) replace() {
-	next := &Snapshot{
-		kinds: map[kind]availability{}, services: c.o.Services,
-		gateways: map[types.NamespacedName]*Gateway{}, routes: map[routeName]*Route{},
-	}
+	next := newSnapshot(c.o.Services)
 	c.mu.Lock()
 	for k, i := range c.kinds {
 		next.kinds[k] = i.availability()
-		for name, object := range i.objects {
-			switch o := object.(type) {
-			case *Gateway:
-				next.gateways[name] = o
-			case *HTTPRoute:
-				next.routes[routeName{k, name}] = &o.Route
-			case *GRPCRoute:
-				next.routes[routeName{k, name}] = &o.Route
-			case *SecurityPolicy:
-				next.policies = append(next.policies, o)
-			}
+		for _, object := range i.objects {
+			next.add(object)
 		}
 	}
 	c.mu.Unlock()

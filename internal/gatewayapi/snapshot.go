@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/message"
@@ -94,6 +95,44 @@ type routeName struct {
 func (n routeName) scope(rule string) scope {
 	return scope{kind: n.kind, namespace: n.Namespace, name: n.Name, section: rule}
 }
+
+// NewSnapshot returns a Snapshot of these Gateways, routes and SecurityPolicies, of which there are no others. services are the
+// Services of Weir.
+func NewSnapshot(services []types.NamespacedName, objects ...client.Object) *Snapshot {
+	s := newSnapshot(services)
+	for _, k := range allKinds {
+		s.kinds[k] = readable
+	}
+	for _, o := range objects {
+		s.add(o)
+	}
+	s.index()
+	return s
+}
+
+// newSnapshot returns a Snapshot without objects, which is not indexed yet.
+func newSnapshot(services []types.NamespacedName) *Snapshot {
+	return &Snapshot{
+		kinds: map[kind]availability{}, services: services, gateways: map[types.NamespacedName]*Gateway{}, routes: map[routeName]*Route{},
+	}
+}
+
+func (s *Snapshot) add(object client.Object) {
+	name := client.ObjectKeyFromObject(object)
+	switch o := object.(type) {
+	case *Gateway:
+		s.gateways[name] = o
+	case *HTTPRoute:
+		s.routes[routeName{kindHTTPRoute, name}] = &o.Route
+	case *GRPCRoute:
+		s.routes[routeName{kindGRPCRoute, name}] = &o.Route
+	case *SecurityPolicy:
+		s.policies = append(s.policies, o)
+	}
+}
+
+// Steps returns the number of steps that it took to find the bypasses: objects, references and comparisons.
+func (s *Snapshot) Steps() int { return s.steps }
 
 // index sets the fields that follow from the objects.
 func (s *Snapshot) index() {

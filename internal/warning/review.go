@@ -40,6 +40,9 @@ func (r *Review) Step(n int, what string) bool {
 	return !r.over
 }
 
+// Steps returns the number of steps that the review has done.
+func (r *Review) Steps() int { return r.steps }
+
 func (r *Review) hasEnded() bool {
 	select {
 	case <-r.Ended:
