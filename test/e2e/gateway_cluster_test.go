@@ -52,7 +52,7 @@ func installGateway(ctx SpecContext) *gateway {
 	}
 	DeferCleanup(g.remove, NodeTimeout(4*time.Minute)) // runs before the Namespaces are deleted
 	g.installEnvoyGateway(ctx)
-	g.deploy(ctx, "storeTimeout=2s") // longer than a pause of a busy machine
+	g.deploy(ctx)
 	apply(ctx, g.shop, "upstream.yaml", map[string]string{"image": clientImage, "name": "shop"})
 	g.applyPrinted(ctx, "kind: GatewayClass")
 	for line := range strings.Lines(g.block("sh", "kubectl label")) {

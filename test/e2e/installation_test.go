@@ -94,6 +94,7 @@ func (i *installation) upgrade(ctx context.Context, values ...string) {
 		"upgrade", release, root + "/charts/weir", "--install", "--namespace", i.namespace, "--wait", "--timeout", "120s",
 		"--set", "image.repository=" + repository, "--set", "image.tag=" + tag,
 		"--set", "redis.url=redis://redis." + i.namespace + ".svc.cluster.local:6379",
+		"--set", "storeTimeout=2s", // longer than a pause of a busy machine
 	}
 	for _, value := range values {
 		args = append(args, "--set", value)
