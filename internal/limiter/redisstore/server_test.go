@@ -75,7 +75,7 @@ const dropEndedBlocks = `
 for _, key in ipairs(redis.call('KEYS', '*:block')) do
   local value = redis.call('MGET', key)[1]
   local longer = value and string.match(value, '^%+(%d+):')
-  if longer and redis.call('PTTL', key) < tonumber(longer) then redis.call('SET', key, '+', 'KEEPTTL') end
+  local _ = longer and redis.call('PTTL', key) < tonumber(longer) and redis.call('SET', key, '+', 'KEEPTTL')
 end
 return 1`
 

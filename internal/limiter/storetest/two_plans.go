@@ -74,10 +74,7 @@ const planWindow = time.Second
 // slices; of a SlidingLog perhaps in the window.
 func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
 	p := &planPair{Rand: r}
-	if r.IntN(2) == 0 {
-		holds := []quota.Action{quota.Check, quota.Reserve, quota.TakeSlice}
-		p.takes = [2]quota.Action{holds[r.IntN(3)], holds[r.IntN(3)]}
-	}
+	p.chooseHolds()
 	l := quota.Limit{Name: "l", Algorithm: algorithm, Quota: 5 + r.Int64N(20), Window: planWindow}
 	if slices.Contains(p.takes[:], quota.TakeSlice) {
 		l.Quota += 4 * quota.SmallestSlice
@@ -86,18 +83,7 @@ func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
 	if algorithm == quota.SlidingWindow {
 		l.Bucket = planWindow / 60
 	}
-	other := l
-	other.Quota = 1 + r.Int64N(100)
-	other.Threshold = other.Quota
-	if algorithm.Refills() {
-		other.Threshold = l.Threshold
-		if r.IntN(2) == 0 {
-			other.Threshold = 1 + r.Int64N(40)
-		}
-	}
-	if algorithm == quota.SlidingLog && r.IntN(2) == 0 {
-		other.Window = planWindow / 2
-	}
+	other := p.otherLimit(l)
 	if algorithm == quota.GCRA && other.Threshold != l.Threshold {
 		p.takes = [2]quota.Action{} // a commit may leave a debt, which another rate works off from now on
 	}
@@ -106,19 +92,49 @@ func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
 	}
 	p.limits = [2]quota.Limit{l, other}
 	for i := range p.plans {
-		settings := quota.Settings{ID: "test/plans"}
-		switch p.takes[i] {
-		case quota.Reserve:
-			settings.MaxOpen = 8
-		case quota.TakeSlice:
-			settings.Slices = quota.Slices{MaxPercent: 50, MaxAge: time.Minute}
-		}
-		p.plans[i] = quota.NewVariants(settings, p.limits[i:i+1])[0]
+		p.plans[i] = quota.NewVariants(settingsFor(p.takes[i]), p.limits[i:i+1])[0]
 	}
 	if r.IntN(3) == 0 && p.takes == [2]quota.Action{} { // an exception on one side
 		p.plans[1] = p.plans[0].NewExcepted(p.limits[1:2])
 	}
 	return p
+}
+
+// otherLimit returns the limit with another quota or burst, and perhaps another rate or window.
+func (p *planPair) otherLimit(l quota.Limit) quota.Limit {
+	other := l
+	other.Quota = 1 + p.Int64N(100)
+	other.Threshold = other.Quota
+	if l.Algorithm.Refills() {
+		other.Threshold = l.Threshold
+		if p.IntN(2) == 0 {
+			other.Threshold = 1 + p.Int64N(40)
+		}
+	}
+	if l.Algorithm == quota.SlidingLog && p.IntN(2) == 0 {
+		other.Window = planWindow / 2
+	}
+	return other
+}
+
+// chooseHolds chooses which of the plans take reservations or slices: often none.
+func (p *planPair) chooseHolds() {
+	if p.IntN(2) == 0 {
+		holds := []quota.Action{quota.Check, quota.Reserve, quota.TakeSlice}
+		p.takes = [2]quota.Action{holds[p.IntN(3)], holds[p.IntN(3)]}
+	}
+}
+
+// settingsFor returns the settings of a plan that takes such holds.
+func settingsFor(takes quota.Action) quota.Settings {
+	settings := quota.Settings{ID: "test/plans"}
+	if takes == quota.Reserve {
+		settings.MaxOpen = 8
+	}
+	if takes == quota.TakeSlice {
+		settings.Slices = quota.Slices{MaxPercent: 50, MaxAge: time.Minute}
+	}
+	return settings
 }
 
 func (p *planPair) String() string {
