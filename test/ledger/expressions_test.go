@@ -37,11 +37,11 @@ var expressionRows = map[string]row{
 			{name: "query parameters", first: 2},
 			{name: "descriptors", of: "length of a value", first: 1, most: 64},
 			{name: "entries", of: "descriptors", first: 2},
-			{name: "form", most: len(terms), shape: true},
+			{name: "form", most: len(evaluatedTerms), shape: true},
 		},
 		build: func(tb testing.TB, n []int) instance {
 			tb.Helper()
-			compiled := compiledExpressions(tb, []string{expressionOf(0, 2, 8, 4, terms[n[5]-1])})[0]
+			compiled := compiledExpressions(tb, []string{expressionOf(0, 2, 8, 4, evaluatedTerms[n[5]-1])})[0]
 			a := attributesOf(n[1], n[0], n[2], n[3], n[4])
 			return instance{
 				encoded: encodedBytes(tb, a),
@@ -60,9 +60,12 @@ var terms = []string{
 	`request.path == "%s"`,
 	`request.path.matches("^/%s[a-z]*$")`,
 	`request.headers["x-%s"].lowerAscii().contains("a")`,
-	`request.query["%s"].split(",").exists(v, v.startsWith("a"))`,
+	`request.query["%s"].contains("a")`,
 	`["%s", "b"].exists(v, request.host.endsWith(v))`,
 }
+
+// evaluatedTerms are terms that are cheap enough for two in an expression.
+var evaluatedTerms = append(terms, `request.query["%s"].split(",").exists(v, v.startsWith("a"))`)
 
 // expressionOf returns an expression with as many terms, each in brackets.
 func expressionOf(i, count, length, brackets int, term string) string {
@@ -74,7 +77,7 @@ func expressionOf(i, count, length, brackets int, term string) string {
 	return strings.Join(parts, " || ")
 }
 
-func lengthOf(texts []string) (n int) {
+func lengthOf[T string | []byte](texts []T) (n int) {
 	for _, text := range texts {
 		n += len(text)
 	}

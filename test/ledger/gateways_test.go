@@ -34,7 +34,7 @@ var gatewayRows = map[string]row{
 		},
 		attacks: [][]int{
 			{50, 2, 1, 50, 32, 1, 1, 1, 1, 64}, // SecurityPolicies x routes x parents
-			{64, 1, 1, 64, 1, 1, 1, 1, 1, 1},   // labels that all differ
+			{256, 1, 1, 256, 1, 1, 1, 1, 1, 1}, // labels that all differ
 		},
 		build: func(tb testing.TB, n []int) instance {
 			tb.Helper()

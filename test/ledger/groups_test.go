@@ -39,7 +39,7 @@ var groupRows = map[string]row{
 		attacks: [][]int{{1, 500, 255, 1}},
 		build: func(tb testing.TB, n []int) instance {
 			tb.Helper()
-			groups := keyGroupsOf(n[0], n[1], n[2], n[3], n[0])
+			groups := keyGroupsOf(n, func(i int) int { return i })
 			return instance{encoded: encodedBytes(tb, groups...), use: func(tb testing.TB) any {
 				tb.Helper()
 				var compiled []*plan.KeyGroup

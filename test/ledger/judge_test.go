@@ -165,7 +165,7 @@ func (j *judge) doubled(sizes []int) []int { return j.each(sizes, dimension.doub
 
 // halved returns sizes that can be doubled.
 func (j *judge) halved(sizes []int) []int {
-	return j.each(sizes, func(d dimension, n int) int { return max(1, n/2) })
+	return j.each(sizes, func(_ dimension, n int) int { return max(1, n/2) })
 }
 
 // each returns the sizes without those of shapes changed.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -135,7 +136,7 @@ func crowd(n []int) []*v1alpha1.RateLimitPolicy {
 	same := n[7]
 	blocks := max(1, n[0]*n[1]/same)
 	return objectsOf(n[0], func(i int) *v1alpha1.RateLimitPolicy {
-		b := testpolicy.Make(fmt.Sprintf("t/p%04d", i)).UID(fmt.Sprint(i)).Generation(1)
+		b := testpolicy.Make(fmt.Sprintf("t/p%04d", i)).UID(strconv.Itoa(i)).Generation(1)
 		for j := range n[1] {
 			at := i*n[1] + j
 			m := matching(1, n[2], 0, n[4], n[5], func(int) int { return at / same % blocks })[0]

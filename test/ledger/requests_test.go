@@ -4,8 +4,8 @@
 package ledger_test
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -93,6 +93,30 @@ var requestRows = map[string]row{
 		build: func(tb testing.TB, n []int) instance {
 			tb.Helper()
 			return callingRateLimits(tb, redisStore(tb), n)
+		},
+	},
+	"Streams of Envoy: reserve and commit": {
+		dimensions: []dimension{{name: "streams", first: 2}, {name: "length of the ID", of: "streams", first: 8, most: limiter.MaxIDBytes}},
+		// The client of failed logins that succeed: each stream costs nothing.
+		attacks:   [][]int{{64, 36}},
+		usesRedis: true,
+		build: func(tb testing.TB, n []int) instance {
+			tb.Helper()
+			r := newRateLimits(serving(tb, redisStore(tb)))
+			var calls [][]byte
+			for i := range n[0] {
+				id := fmt.Sprintf("%0*d", n[1], i)
+				calls = append(calls,
+					rateLimitRequest(tb, "logins", [][2]string{{"account", "mallory"}, {"weir_reservation", id}}),
+					rateLimitRequest(tb, "logins", [][2]string{{"account", "mallory"}, {"weir_commit", id}, {"weir_response_code", "405"}}))
+			}
+			return instance{encoded: lengthOf(calls), use: func(tb testing.TB) any {
+				tb.Helper()
+				for _, call := range calls {
+					r.send(tb, call)
+				}
+				return nil
+			}}
 		},
 	},
 	"Rate limit request over gRPC: without Redis": {
@@ -248,54 +272,71 @@ func posting(tb testing.TB, store engine.Store, path string, body any) instance 
 	}}
 }
 
-// wired calls a service in the encoding of the wire.
+// rateLimits calls the rate limit service in the encoding of the wire.
 type rateLimits struct {
 	service any
 	call    grpc.MethodHandler
+}
+
+func newRateLimits(e *engine.Engine) *rateLimits {
+	r := &rateLimits{}
+	envoyrls.New(envoyrls.Options{Engine: e}).Register(r)
+	return r
 }
 
 func (r *rateLimits) RegisterService(d *grpc.ServiceDesc, service any) {
 	r.service, r.call = service, d.Methods[0].Handler
 }
 
+func (r *rateLimits) send(tb testing.TB, wire []byte) {
+	tb.Helper()
+	_, err := r.call(r.service, tb.Context(), func(message any) error {
+		return message.(interface{ UnmarshalWire(wire []byte) error }).UnmarshalWire(wire)
+	}, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// rateLimitRequest returns a request with a descriptor for each list of keys and values.
+func rateLimitRequest(tb testing.TB, domain string, descriptors ...[][2]string) []byte {
+	tb.Helper()
+	message := &ratelimitv3.RateLimitRequest{Domain: domain}
+	for _, entries := range descriptors {
+		d := &commonv3.RateLimitDescriptor{}
+		for _, e := range entries {
+			d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: e[0], Value: e[1]})
+		}
+		message.Descriptors = append(message.Descriptors, d)
+	}
+	wire, err := proto.Marshal(message)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return wire
+}
+
 // callingRateLimits returns a rate limit request with the numbers of descriptorDimensions.
 func callingRateLimits(tb testing.TB, store engine.Store, n []int) instance {
 	tb.Helper()
-	r, calls := &rateLimits{}, 0
-	e := serving(tb, store)
-	envoyrls.New(envoyrls.Options{Engine: e}).Register(r)
+	calls, e := 0, serving(tb, store)
+	r := newRateLimits(e)
 	encode := func() []byte {
 		calls++
-		message := &ratelimitv3.RateLimitRequest{Domain: "d"}
-		for i := range n[0] {
-			d := &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{
-				{Key: "user", Value: fmt.Sprintf("%s%02d%04d", strings.Repeat("v", n[2]), i/n[3], calls)}, // a new key
-			}}
+		value := strings.Repeat("v", n[2])
+		return rateLimitRequest(tb, "d", objectsOf(n[0], func(i int) [][2]string {
+			entries := [][2]string{{"user", fmt.Sprintf("%s%02d%04d", value, i/n[3], calls)}} // a new key
 			for _, key := range formatted(n[1]-1, "e%04d") {
-				d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: strings.Repeat("v", n[2])})
+				entries = append(entries, [2]string{key, value})
 			}
-			message.Descriptors = append(message.Descriptors, d)
-		}
-		wire, err := proto.Marshal(message)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return wire
-	}
-	use := func(tb testing.TB, wire []byte) {
-		tb.Helper()
-		_, err := r.call(r.service, tb.Context(), func(message any) error {
-			return message.(interface{ UnmarshalWire(wire []byte) error }).UnmarshalWire(wire)
-		}, nil)
-		if err != nil {
-			tb.Fatal(err)
-		}
+			return entries
+		})...)
 	}
 	next := encode()
-	use(tb, next) // prepares the policies
+	r.send(tb, next) // prepares the policies
 	return instance{encoded: len(next), prepare: func() { next = encode() }, use: func(tb testing.TB) any {
 		tb.Helper()
-		use(tb, next)
+		r.send(tb, next)
 		return e
 	}}
 }
@@ -326,7 +367,11 @@ func serving(tb testing.TB, store engine.Store) *engine.Engine {
 		policies = append(policies, limited(testpolicy.Make(fmt.Sprintf("when/p%d", i)).Match(v1alpha1.Match{When: when}).
 			Key(testpolicy.ExpressionPart(`request.path + request.headers["x-a"]`))))
 	}
-	plans, _ := plansOf(tb, policies)
+	logins := testpolicy.Make("shop/logins").Match(v1alpha1.Match{Domain: "logins", Descriptors: []v1alpha1.DescriptorMatch{{Key: "account"}}}).
+		Key(testpolicy.DescriptorPart("account")).Reservations("1m", 1000)
+	failed := limited(logins)
+	failed.Spec.Reservations.Cost = v1alpha1.OutcomeCost{CEL: "response.code in [401, 403] ? 1 : 0"}
+	plans, _ := plansOf(tb, append(policies, failed))
 	return deciding(tb, store, published(tb, plans)...)
 }
 
@@ -385,9 +430,9 @@ func (s *redisServer) use(tb testing.TB) (calls, bytes int) {
 		}
 	}
 	keys := s.client.Scan(tb.Context(), 0, "", 10_000).Iterator()
-	for keys.Next(context.Background()) {
+	for keys.Next(tb.Context()) {
 		n, err := s.client.MemoryUsage(tb.Context(), keys.Val()).Result()
-		if err != nil {
+		if err != nil && !errors.Is(err, redis.Nil) { // a key may have expired
 			tb.Fatal(err)
 		}
 		bytes += int(n)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,14 +42,41 @@ var groupDimensions = []dimension{
 // everyGroup is policies that select 1,024 groups each, and a key group of 1,000 keys.
 var everyGroup = []int{4, 32, 16, 1, 500, 8, 1}
 
+// likeOthers is a policy whose overrides have many keys.
+var likeOthers = []int{1, 1, 1, 1, 32, 64, 4}
+
 // reviewRows are reviews of one object beside all that its Namespace has. The encoded size is the one of the Namespace.
 var reviewRows = map[string]row{
-	"RateLimitPolicy: reviewed beside matches": {
-		dimensions: matchDimensions,
-		attacks:    [][]int{crossed},
+	"RateLimitPolicy: reviewed by itself": {
+		dimensions: compiledDimensions,
+		attacks:    [][]int{inheriting, likeOthers},
 		build: func(tb testing.TB, n []int) instance {
 			tb.Helper()
-			o := objects{policies: values(crowd(n))}
+			policies := overridingAll(n)
+			before, encoded := plansOf(tb, policies)
+			for _, p := range policies {
+				for i := range p.Spec.Overrides {
+					p.Spec.Overrides[i].Name += "-renamed"
+					p.Spec.Overrides[i].Keys[len(p.Spec.Overrides[i].Keys)-1] += "-edited"
+				}
+			}
+			after, _ := plansOf(tb, policies)
+			return instance{encoded: encoded, use: func(testing.TB) any {
+				for i := range before {
+					warning.OfPlan(after[i])
+					warning.DroppedCounters(before[i], after[i])
+				}
+				return nil
+			}}
+		},
+	},
+	"RateLimitPolicy: reviewed beside matches": {
+		dimensions: append(slices.Clip(matchDimensions), dimension{name: "policies for all hosts", first: 1}),
+		// Requests for 512 hosts, and matches for all hosts.
+		attacks: [][]int{append(slices.Clip(crossed), 1), {1, 16, 32, 1, 1, 1, 1, 1, 256}},
+		build: func(tb testing.TB, n []int) instance {
+			tb.Helper()
+			o := objects{policies: append(values(crowd(n)), values(forAllHosts(n[8]))...)}
 			return reviewing(tb, o, webhook.Path, "RateLimitPolicy", &o.policies[0], func(r *warning.Review) { r.CrowdedMatches(&o.policies[0], o.policies) })
 		},
 	},
@@ -77,9 +105,20 @@ var reviewRows = map[string]row{
 			tb.Helper()
 			policy, exceptions := excepting(n)
 			o := objects{policies: []v1alpha1.RateLimitPolicy{*policy}, exceptions: values(exceptions)}
-			return reviewing(tb, o, webhook.ExceptionPath, "RateLimitException", &o.exceptions[0], func(*warning.Review) {})
+			return reviewing(tb, o, webhook.ExceptionPath, "RateLimitException", &o.exceptions[0], nil)
 		},
 	},
+}
+
+// forAllHosts returns policies whose matches are compared with each request.
+func forAllHosts(n int) []*v1alpha1.RateLimitPolicy {
+	return objectsOf(n, func(i int) *v1alpha1.RateLimitPolicy {
+		b := testpolicy.Make(fmt.Sprintf("t/all%04d", i)).UID(fmt.Sprint("all", i)).Generation(1).Limit("a", v1alpha1.AlgorithmFixedWindow, 1, "1m")
+		for range plan.MaxMatches {
+			b.Match(v1alpha1.Match{Hosts: []string{"*.t"}})
+		}
+		return b.Obj()
+	})
 }
 
 func values[T any](all []*T) []T {
@@ -112,11 +151,8 @@ func (o objects) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	return nil
 }
 
-// unmeasuredSteps is what a review counts for each object that it has not measured yet.
-const unmeasuredSteps = 1 << 10
-
 // reviewing returns the review of the object, as an API server asks for it. compare makes the comparisons of the review whose
-// steps are counted.
+// steps are counted, if any.
 func reviewing(tb testing.TB, o objects, path, kind string, object client.Object, compare func(*warning.Review)) instance {
 	tb.Helper()
 	scheme := runtime.NewScheme()
@@ -145,7 +181,7 @@ func reviewing(tb testing.TB, o objects, path, kind string, object client.Object
 		exceptions.Replace(nil, &o.exceptions[i])
 	}
 	encoded := encodedBytes(tb, o.policies...) + encodedBytes(tb, o.groups...) + encodedBytes(tb, o.exceptions...)
-	return instance{
+	review := instance{
 		encoded: encoded,
 		use: func(tb testing.TB) any {
 			tb.Helper()
@@ -163,12 +199,15 @@ func reviewing(tb testing.TB, o objects, path, kind string, object client.Object
 			expectAllowed(tb, answer)
 			return v
 		},
-		steps: func(testing.TB) int {
-			review := &warning.Review{}
-			compare(review)
-			return review.Steps()
-		},
 	}
+	if compare != nil {
+		review.steps = func(testing.TB) int {
+			r := &warning.Review{}
+			compare(r)
+			return r.Steps()
+		}
+	}
+	return review
 }
 
 func expectAllowed(tb testing.TB, answer *httptest.ResponseRecorder) {
@@ -187,21 +226,24 @@ func selecting(n []int) (o objects) {
 		for j := range n[1] {
 			b.Override(v1alpha1.Override{
 				Name: fmt.Sprint("o", j), Action: v1alpha1.OverrideActionAllow,
-				Groups: objectsOf(n[2], func(k int) string { return fmt.Sprint("g", j*n[2]+k) }),
+				Groups: objectsOf(n[2], func(k int) string { return groupName(j*n[2] + k) }),
 			})
 		}
 		return *b.Obj()
 	})
-	o.groups = values(keyGroupsOf(n[3], n[4], n[5], n[6], n[1]*n[2]))
+	o.groups = values(keyGroupsOf(n[3:], func(i int) int { return i%n[1]*n[2] + i/n[1]%n[2] })) // in as many overrides as there are
 	return o
 }
 
-// keyGroupsOf returns key groups in as many groups, of which some have the same keys.
-func keyGroupsOf(objects, keys, length, same, groups int) []*v1alpha1.RateLimitKeyGroup {
-	return objectsOf(objects, func(i int) *v1alpha1.RateLimitKeyGroup {
+// keyGroupsOf returns key groups with the numbers of groupDimensions from key groups on.
+func keyGroupsOf(n []int, group func(i int) int) []*v1alpha1.RateLimitKeyGroup {
+	return objectsOf(n[0], func(i int) *v1alpha1.RateLimitKeyGroup {
 		return &v1alpha1.RateLimitKeyGroup{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: fmt.Sprint("k", i), UID: types.UID(fmt.Sprint("k", i)), Generation: 1},
-			Spec:       v1alpha1.RateLimitKeyGroupSpec{Group: fmt.Sprint("g", i%groups), Keys: formatted(keys, "%d-%0*d", i/same, max(1, length-6))},
+			Spec:       v1alpha1.RateLimitKeyGroupSpec{Group: groupName(group(i)), Keys: formatted(n[1], "%d-%0*d", i/n[3], max(1, n[2]-6))},
 		}
 	})
 }
+
+// groupName returns a name that is long, so that the encoded size grows with the number of names.
+func groupName(i int) string { return fmt.Sprintf("group-%020d", i) }
