@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/warning"
 )
 
-// exceptionDimensions are those of exceptions to one policy.
+// exceptionDimensions are the dimensions of exceptions to one policy.
 var exceptionDimensions = []dimension{
 	{name: "exceptions", first: 4},
 	{name: "parts of a key", of: "exceptions", first: 1, most: plan.MaxKeyParts},

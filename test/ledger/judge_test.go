@@ -168,7 +168,7 @@ func (j *judge) halved(sizes []int) []int {
 	return j.each(sizes, func(_ dimension, n int) int { return max(1, n/2) })
 }
 
-// each returns the sizes without those of shapes changed.
+// each returns the sizes without the shapes changed.
 func (j *judge) each(sizes []int, change func(d dimension, n int) int) []int {
 	changed := slices.Clone(sizes)
 	for i, d := range j.dimensions {

@@ -16,7 +16,7 @@ const (
 	heap       measure = "heap"        // bytes that stay allocated
 	garbage    measure = "garbage"     // all bytes that are allocated
 	steps      measure = "steps"       // that the code counts
-	redisCalls measure = "Redis calls" // commands, also those of scripts
+	redisCalls measure = "Redis calls" // commands, also in scripts
 	redisBytes measure = "Redis bytes" // of the keys in Redis
 )
 

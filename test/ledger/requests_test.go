@@ -48,7 +48,7 @@ const maxText = 8 << 10
 // maxReservation is the longest text of a reservation.
 const maxReservation = 8 << 10
 
-// attributeDimensions are those of the attributes of a request.
+// attributeDimensions are the dimensions of the attributes of a request.
 var attributeDimensions = []dimension{
 	{name: "length of a value", first: 8, most: maxText},
 	{name: "headers", of: "length of a value", first: 4},
@@ -56,7 +56,7 @@ var attributeDimensions = []dimension{
 	{name: "segments of the path", of: "length of a value", first: 2},
 }
 
-// descriptorDimensions are those of the descriptors of a request.
+// descriptorDimensions are the dimensions of the descriptors of a request.
 var descriptorDimensions = []dimension{
 	{name: "descriptors", first: 2, most: limiter.MaxDescriptors},
 	{name: "entries", of: "descriptors", first: 2},
@@ -416,7 +416,7 @@ func (s *redisServer) clear(tb testing.TB) {
 	}
 }
 
-// use returns the number of calls since clear, also those of scripts, and the bytes of all keys.
+// use returns the number of calls since clear, also in scripts, and the bytes of all keys.
 func (s *redisServer) use(tb testing.TB) (calls, bytes int) {
 	tb.Helper()
 	info, err := s.client.Info(tb.Context(), "commandstats").Result()

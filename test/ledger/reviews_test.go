@@ -28,7 +28,7 @@ import (
 	webhook "github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
-// groupDimensions are those of policies that select groups, and of the key groups.
+// groupDimensions are the dimensions of policies that select groups, and of the key groups.
 var groupDimensions = []dimension{
 	{name: "policies", first: 1},
 	{name: "overrides", of: "policies", first: 2, most: plan.MaxOverrides},
