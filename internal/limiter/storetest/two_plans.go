@@ -25,7 +25,7 @@ func twoPlansAtOnce(t *testing.T, subject *Subject) {
 	if subject.IsRemote {
 		all = seeds.OnServer(8)
 	}
-	for _, algorithm := range []quota.Algorithm{quota.FixedWindow, quota.SlidingLog, quota.SlidingWindow, quota.TokenBucket, quota.GCRA} {
+	for _, algorithm := range twoPlanAlgorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
 			lowered := 0 // seeds in which a smaller plan met what a larger one had admitted
 			test := func(seed uint64) {
@@ -49,6 +49,11 @@ func twoPlansAtOnce(t *testing.T, subject *Subject) {
 	}
 }
 
+// twoPlanAlgorithms are all algorithms that count.
+var twoPlanAlgorithms = []quota.Algorithm{
+	quota.FixedWindow, quota.SlidingLog, quota.SlidingWindow, quota.TokenBucket, quota.GCRA, quota.Suppressed,
+}
+
 // planPair is two plans of one policy with one limit, and what they have admitted.
 type planPair struct {
 	*rand.Rand
@@ -58,8 +63,10 @@ type planPair struct {
 	takes      [2]quota.Action // the holds of each plan: Check means none
 	open       []openHold
 	hits       []Hit
-	since      int64 // hits before it are not judged
-	hasMetMore bool  // a plan has reported more used units than its quota
+	isApart    bool     // each plan has a state of its own, as with an override that has another rate
+	own        [2][]Hit // what each of such plans has admitted
+	since      int64    // hits before it are not judged
+	hasMetMore bool     // a plan has reported more used units than its quota
 }
 
 type openHold struct {
@@ -75,20 +82,16 @@ const planWindow = time.Second
 func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
 	p := &planPair{Rand: r}
 	p.chooseHolds()
-	l := quota.Limit{Name: "l", Algorithm: algorithm, Quota: 5 + r.Int64N(20), Window: planWindow}
-	if slices.Contains(p.takes[:], quota.TakeSlice) {
-		l.Quota += 4 * quota.SmallestSlice
-	}
-	l.Threshold = l.Quota
-	if algorithm == quota.SlidingWindow {
-		l.Bucket = planWindow / 60
-	}
+	l := p.limitOf(algorithm)
 	other := p.otherLimit(l)
-	if algorithm == quota.GCRA && other.Threshold != l.Threshold {
-		p.takes = [2]quota.Action{} // a commit may leave a debt, which another rate works off from now on
+	if !mayHold(l, other) {
+		p.takes = [2]quota.Action{}
 	}
 	if p.takes[0] != p.takes[1] && r.IntN(2) == 0 {
 		other = l // an edit that only adds or removes reservations or slices
+	}
+	if p.isApart = p.takes == [2]quota.Action{} && r.IntN(8) == 0; p.isApart {
+		other.StateSuffix, other.Window = "own", planWindow
 	}
 	p.limits = [2]quota.Limit{l, other}
 	for i := range p.plans {
@@ -100,11 +103,30 @@ func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
 	return p
 }
 
+// limitOf returns a limit, with room for slices if a plan takes some.
+func (p *planPair) limitOf(algorithm quota.Algorithm) quota.Limit {
+	l := quota.Limit{Name: "l", Algorithm: algorithm, Quota: 5 + p.Int64N(20), Window: planWindow}
+	if slices.Contains(p.takes[:], quota.TakeSlice) {
+		l.Quota += 4 * quota.SmallestSlice
+	}
+	l.Threshold, l.HardQuota = l.Quota, l.Quota*3/2
+	if algorithm == quota.SlidingWindow || algorithm == quota.Suppressed {
+		l.Bucket = planWindow / 60
+	}
+	return l
+}
+
+// mayHold reports whether plans with these limits may have reservations and slices. With GCRA a commit may leave a debt, which
+// another rate works off from now on.
+func mayHold(a, b quota.Limit) bool {
+	return a.Algorithm != quota.Suppressed && (a.Algorithm != quota.GCRA || a.Threshold == b.Threshold)
+}
+
 // otherLimit returns the limit with another quota or burst, and perhaps another rate or window.
 func (p *planPair) otherLimit(l quota.Limit) quota.Limit {
 	other := l
 	other.Quota = 1 + p.Int64N(100)
-	other.Threshold = other.Quota
+	other.Threshold, other.HardQuota = other.Quota, other.Quota*3/2
 	if l.Algorithm.Refills() {
 		other.Threshold = l.Threshold
 		if p.IntN(2) == 0 {
@@ -188,7 +210,11 @@ func (p *planPair) call(t *testing.T, subject *Subject, i int) {
 		p.commit(t, subject, e)
 		return
 	}
-	reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0]
+	call := &quota.Call{Entries: []quota.Entry{e}}
+	if p.limits[i].Algorithm == quota.Suppressed {
+		call.Draw = p.Uint32()
+	}
+	reply := subject.MustEvaluate(t, call).Entries[0]
 	if most < p.limits[1-i].Quota && reply.Limits[0].Used >= most {
 		p.hasMetMore = true
 	}
@@ -207,6 +233,8 @@ func (p *planPair) record(subject *Subject, e *quota.Entry, reply *quota.EntryRe
 		}
 	default:
 		p.hits = append(p.hits, Hit{At: subject.Clock.Now().UnixMicro(), Cost: e.Cost})
+		i := slices.Index(p.plans[:], e.Policy)
+		p.own[i] = append(p.own[i], p.hits[len(p.hits)-1])
 	}
 }
 
@@ -225,8 +253,20 @@ func (p *planPair) commit(t *testing.T, subject *Subject, e quota.Entry) {
 	}
 }
 
-// judge expects that no more was admitted than the larger of both plans admits at each point in time.
+// judge expects that no more was admitted than the larger of both plans admits at each point in time, or each of plans that
+// have states of their own.
 func (p *planPair) judge(g *WithT) {
+	if !p.isApart {
+		p.judgeTogether(g)
+		return
+	}
+	for i, l := range p.limits {
+		alone := planPair{limits: [2]quota.Limit{l, l}, hits: p.own[i]}
+		alone.judgeTogether(g)
+	}
+}
+
+func (p *planPair) judgeTogether(g *WithT) {
 	a, b := p.limits[0], p.limits[1]
 	most, rate := max(a.Quota, b.Quota), max(a.Threshold, b.Threshold)
 	judged := p.hits
@@ -243,6 +283,8 @@ func (p *planPair) judge(g *WithT) {
 			most = a.Quota + b.Quota
 		}
 		ExpectRefill(g, judged, most, rate, planWindow)
+	case quota.Suppressed:
+		ExpectEveryInterval(g, judged, max(a.HardQuota, b.HardQuota), planWindow)
 	default:
 		if a.Window != b.Window {
 			most = a.Quota
@@ -255,21 +297,24 @@ func (p *planPair) judge(g *WithT) {
 func (p *planPair) judgeUsed(t *testing.T, subject *Subject) {
 	t.Helper()
 	for i, policy := range p.plans {
-		l := p.limits[i]
+		l, hits := p.limits[i], p.hits
+		if p.isApart {
+			hits = p.own[i]
+		}
 		if l.Algorithm == quota.GCRA && p.limits[0].Threshold != p.limits[1].Threshold {
 			continue // an arrival time is time, of which each rate makes other units
 		}
 		call := &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1, Peek: true}}}
 		used := subject.MustEvaluate(t, call).Entries[0].Limits[0].Used
-		NewWithT(t).Expect(used).To(BeNumerically(">=", p.counted(l, subject.Clock.Now().UnixMicro())), "plan %d", i)
+		NewWithT(t).Expect(used).To(BeNumerically(">=", p.counted(l, hits, subject.Clock.Now().UnixMicro())), "plan %d", i)
 	}
 }
 
 // counted returns the units of the hits that the limit counts at the time, at most its quota.
-func (p *planPair) counted(l quota.Limit, now int64) int64 {
+func (p *planPair) counted(l quota.Limit, hits []Hit, now int64) int64 {
 	length, rate := l.Window.Microseconds(), max(p.limits[0].Threshold, p.limits[1].Threshold)
 	var units, end, missing, last int64
-	for _, h := range append(p.hits, Hit{At: now}) {
+	for _, h := range append(slices.Clip(hits), Hit{At: now}) {
 		switch {
 		case h.At < p.since:
 		case l.Algorithm == quota.FixedWindow:
