@@ -102,3 +102,35 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 		})
 	}
 }
+
+// A key with holds is listed only while it is blocked, and its mark outlives the block.
+func TestBlocksOfKeysWithHolds(t *testing.T) {
+	forEachServer(t, func(t *testing.T, subject *storetest.Subject) {
+		t.Helper()
+		g := NewWithT(t)
+		store, key := storeOf(subject), quota.Key("a")
+		limit := storetest.SlowLimit(quota.FixedWindow, 9)
+		reserving, plain := storetest.ReservingPolicy("p", limit), quota.NewPolicy("test/p", false, false, []quota.Limit{limit})
+		call := storetest.SpendOne(reserving, key)
+		call.Entries[0].Action, call.Entries[0].ID, call.Entries[0].TTL = quota.Reserve, "one", time.Minute
+		subject.MustEvaluate(t, call)
+		listed := func() []quota.Block {
+			blocks, _, err := store.Blocks(t.Context(), plain.ID(), 10)
+			g.Expect(err).NotTo(HaveOccurred())
+			return blocks
+		}
+		g.Expect(store.AddBlocks(t.Context(), plain.ID(), []quota.Block{{Key: key, Left: time.Hour}})).To(Succeed())
+		g.Expect(listed()).To(BeEmpty(), "it is marked, and not blocked")
+		for _, length := range []time.Duration{time.Second, time.Hour} { // shorter than the mark, and longer
+			g.Expect(store.Block(t.Context(), plain, key, length)).To(Succeed())
+			g.Expect(listed()).To(Equal([]quota.Block{{Key: key, Left: length}}))
+		}
+		g.Expect(store.Unblock(t.Context(), plain, key)).To(BeTrue())
+		g.Expect(store.Unblock(t.Context(), plain, key)).To(BeFalse())
+		g.Expect(listed()).To(BeEmpty())
+		reply := subject.MustEvaluate(t, storetest.SpendOne(plain, key)).Entries[0]
+		g.Expect([]int64{reply.Held, reply.Limits[0].Used}).To(Equal([]int64{1, 2}), "a plan without reservations counts the hold")
+		g.Expect(store.Reset(t.Context(), plain, key)).To(BeTrue())
+		g.Expect(store.Reset(t.Context(), plain, key)).To(BeFalse())
+	})
+}
