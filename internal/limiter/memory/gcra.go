@@ -35,6 +35,9 @@ func (gcra) arrival(v *view) arrival { return arrival{v.data[0], v.data[1]} }
 // load returns the deficits. Unless the entry is a peek, it stores what judges a plan beyond whose ceiling the arrival time
 // lies, and a debt of another rate with the new one: the same units are missing; also not while a peek settles holds.
 func (g gcra) load(v *view) deficits {
+	if v.isCurrent {
+		return v.current
+	}
 	now, spent := v.entry.now, g.arrival(v)
 	if !v.exists(now) || spent.whole < now {
 		return deficits{}
@@ -95,6 +98,7 @@ func (g gcra) store(v *view, d deficits) {
 	if debt > 0 && v.cut == (cutOff{}) { // else another rate may have spent the rest
 		v.data[2] = v.limit.Threshold
 	}
+	v.current, v.isCurrent = d, true
 	g.keepWith(v, d.spent.timeToFill(v))
 }
 

@@ -29,7 +29,10 @@ func (e *entry) limit(i int) (*quota.Limit, counter) {
 func (e *entry) begin() {
 	for i := range e.Policy.Limits() {
 		if _, c := e.limit(i); c != nil {
-			if b, ok := c.(*tokenBucket); ok {
+			switch b := c.(type) {
+			case *tokenBucket:
+				b.current = nil
+			case *gcra:
 				b.current = nil
 			}
 		}

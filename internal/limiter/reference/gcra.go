@@ -21,8 +21,9 @@ type gcra struct {
 	cut     int64 // units of debt that were left out
 	holds   *holdSet
 
-	past *deficits // at the time pastTime, while holds are settled
-	at   int64     // the time of past
+	past    *deficits // at the time pastTime, while holds are settled
+	current *deficits // what the call that has written is judged by
+	at      int64     // the time of past
 }
 
 // arrival is a theoretical arrival time: whole plus part/Threshold microseconds since 1970.
@@ -43,6 +44,9 @@ func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
 
 // load returns the deficits.
 func (g *gcra) load(e *quota.Entry, l *quota.Limit, now int64) deficits {
+	if g.current != nil {
+		return *g.current
+	}
 	return g.ahead(e, l, now).notBelow0()
 }
 
@@ -103,7 +107,7 @@ func (g *gcra) judge(e *quota.Entry, l *quota.Limit, now, rate int64) (d deficit
 }
 
 func (g *gcra) store(d deficits, l *quota.Limit, now int64) {
-	g.arrival, g.cutOff = arrivalOf(d.spent, l, now), nil
+	g.arrival, g.cutOff, g.current = arrivalOf(d.spent, l, now), nil, &d
 	if d.cut.Int != nil && d.cut.Cmp(d.spent.Int) < 0 {
 		cutOff := arrivalOf(d.cut, l, now)
 		g.cutOff = &cutOff
