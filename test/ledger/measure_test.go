@@ -47,7 +47,7 @@ type instance struct {
 	steps func(tb testing.TB) int
 }
 
-// measured is an instance with what it costs.
+// measured is what an instance costs.
 type measured struct {
 	encoded int // bytes
 	costs   map[measure]float64

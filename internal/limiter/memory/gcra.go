@@ -54,10 +54,7 @@ func (g gcra) load(v *view) deficits {
 	}
 	g.store(v, d)
 	v.spent = true
-	if v.cut == (cutOff{}) { // both are equal
-		d.hasCut, d.byCut = false, false
-	}
-	return d
+	return v.current
 }
 
 // judge finds which of the deficits, at the rate, judges the call. It reports whether it has cut one that was not
@@ -90,8 +87,8 @@ func (g gcra) store(v *view, d deficits) {
 	v.beside = beside{debt: product(debt, 1), cut: cutOff{ceiling: v.cut.ceiling}} // in microseconds at the stored rate
 	if d.hasCut && d.cut != d.spent {
 		v.cut.arrival = arrivalOf(v, d.cut)
-	} else {
-		v.cut = cutOff{}
+	} else { // without a cut, or both are equal
+		v.cut, d.hasCut, d.byCut = cutOff{}, false, false
 	}
 	spent := arrivalOf(v, d.spent)
 	v.data = [3]int64{spent.whole, spent.part}
