@@ -32,6 +32,7 @@
 //	migration.go     Migration: moving a slot of a cluster
 //	replicas.go      replicas of the masters of a cluster
 //	sentinel.go      RedisSentinel: a master with a replica, watched by sentinels
+//	rejecting.go     RejectingRedis: a server that rejects every command
 //	network.go       Network: a network in front of a server, which fails
 //	credentials.go   RotatingCredentials: credentials of a Redis that expire
 //	certificates.go  Authority: a CA for tests

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/stats"
 
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
 // tracer returns the tracer of the engine, or nil without tracing.
@@ -35,6 +36,7 @@ func (e *Endpoint) traceRedis() {
 	if err != nil {
 		e.options.Logger.Error("Failed to trace Redis commands", "error", err)
 	}
+	redisclient.HideReplies(e.options.Redis) // from the hook of the spans, too
 }
 
 // traceHTTP adds a span for every request that is not a probe.

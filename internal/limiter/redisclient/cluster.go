@@ -48,6 +48,7 @@ func newCluster(parsed *url.URL, timeout time.Duration, files Files) (redis.Univ
 	options.RouteRandomly = false
 	client := redis.NewClusterClient(options)
 	client.AddHook(&noRetry{client: client})
+	HideReplies(client)
 	return client, nil
 }
 

@@ -9,6 +9,7 @@
 //	files.go        credentials and certificates from files
 //	credentials.go  credentials that expire, from a command
 //	conn.go         the open connections of a client
+//	replies.go      HideReplies: errors without the texts of the server
 //	readonly.go     closing connections to a server that became a replica
 //	cluster.go      the client of a Redis Cluster, which never retries a command
 //	sentinel.go     the client of a master that sentinels name

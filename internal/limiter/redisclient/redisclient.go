@@ -50,6 +50,7 @@ func (discardLogger) Printf(context.Context, string, ...any) {}
 //   - A URL of sentinels should name all of them. User and password belong to the data
 //     nodes. With TLS every sentinel and data node needs a certificate for the host that
 //     the URL or the sentinels name, or for Files.ServerName.
+//   - No error contains a text of the server, which may quote keys of clients: see HideReplies.
 //   - After a READONLY reply all connections are closed, so that the next commands find the
 //     new master.
 func New(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
@@ -65,6 +66,7 @@ func newSingle(parsed *url.URL, timeout time.Duration, files Files) (redis.Unive
 	overwrite(options, fixedOptions(files, connections.dial, timeout))
 	client := redis.NewClient(options)
 	client.AddHook(dropReadOnly{connections})
+	HideReplies(client)
 	return client, nil
 }
 

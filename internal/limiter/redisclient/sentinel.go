@@ -47,6 +47,7 @@ func newSentinel(parsed *url.URL, timeout time.Duration, files Files) (redis.Uni
 	options.OnConnect = s.requireMaster
 	client := redis.NewClient(options)
 	client.AddHook(dropReadOnly{connections})
+	HideReplies(client)
 	return client, nil
 }
 
@@ -86,7 +87,9 @@ func newSentinelClient(files Files, base *tls.Config) func(addr string) *redis.S
 	return func(addr string) *redis.SentinelClient {
 		options := &redis.Options{Addr: addr}
 		overwrite(options, fixed)
-		return redis.NewSentinelClient(options)
+		client := redis.NewSentinelClient(options)
+		client.AddHook(hideReplies{})
+		return client
 	}
 }
 

@@ -241,7 +241,7 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 			}
 			for _, i := range []int{1, 4} {
 				g.Expect(outcomes[i].err.Cause).To(Equal(quota.CauseScript))
-				g.Expect(outcomes[i].err).To(MatchError(ContainSubstring("user_script")))
+				g.Expect(outcomes[i].err).To(MatchError(ContainSubstring("the script failed")))
 			}
 		})
 	}
@@ -263,7 +263,7 @@ func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 	for i, o := range store.send(t.Context(), batch) {
 		key := batch[i].call.Entries[0].Key
 		if key == "broken" {
-			g.Expect(o.err).To(MatchError(ContainSubstring("user_script")))
+			g.Expect(o.err).To(MatchError(ContainSubstring("the script failed")))
 			continue
 		}
 		used[key] = append(used[key], decoded(t, batch[i], o).Entries[0].Limits[0].Used)

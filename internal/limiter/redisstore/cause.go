@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
 // storeError returns the error of a command as a *StoreError, or nil.
@@ -70,12 +71,14 @@ const (
 	tooManyClients = "ERR max number of clients reached"
 	// unauthenticated starts the error of a command that is too long for a client without
 	// credentials.
-	unauthenticated = "ERR Protocol error: unauthenticated "
+	unauthenticated = "ERR Protocol error: unauthenticated"
 )
 
-// causeOfText returns the cause of an error that Redis returned.
+// causeOfText returns the cause of an error that Redis returned, by its text or that of redisclient.ReplyText.
 func causeOfText(text string) quota.Cause {
-	if cause, found := causes[codeOf(text)]; found {
+	text = redisclient.ReplyText(text)
+	code, _, _ := strings.Cut(text, " ")
+	if cause, found := causes[code]; found {
 		return cause
 	}
 	switch {
@@ -85,21 +88,6 @@ func causeOfText(text string) quota.Cause {
 		return quota.CauseAuth
 	}
 	return quota.CauseScript
-}
-
-// codeOf returns the code of an error: its first word. Redis 6.2 puts the position in the
-// script before it, and a description if the script did not catch the error:
-//
-//	@user_script: 12: -READONLY You can't write against a read only replica.
-//	ERR Error running script (call to f_...): @user_script:1: @user_script: 12: -READONLY You can't ...
-func codeOf(text string) string {
-	if strings.HasPrefix(text, "@user_script") || strings.HasPrefix(text, "ERR Error running script") {
-		if _, inner, found := strings.Cut(text, ": -"); found {
-			text = inner
-		}
-	}
-	code, _, _ := strings.Cut(text, " ")
-	return code
 }
 
 // isRejected reports whether Redis rejected the call without running it, and may accept it within

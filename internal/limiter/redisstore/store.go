@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
 // Options configure a Store. All fields but Registerer, Logger and Now are required.
@@ -188,7 +189,7 @@ func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) 
 func outcomeOf(values []any) outcome {
 	if text, failed := values[0].(string); failed {
 		text, unwritten := strings.CutPrefix(text, unwrittenMark)
-		return outcome{err: &quota.StoreError{Cause: causeOfText(text), Err: errors.New(text), Unwritten: unwritten}}
+		return outcome{err: &quota.StoreError{Cause: causeOfText(text), Err: errors.New(redisclient.ReplyText(text)), Unwritten: unwritten}}
 	}
 	return outcome{values: values}
 }
