@@ -179,6 +179,7 @@ func (c *compiler) key(at *field.Path, parts []v1alpha1.KeyPart) []plan.KeyPart 
 		switch {
 		case part.Header != nil:
 			p.Header = strings.ToLower(part.Header.Name)
+			c.checkHeaderKey(at.Index(i).Child("header", "name"), part.Header.Name)
 		case part.Cookie != nil:
 			p.Cookie = part.Cookie.Name
 		case part.QueryParameter != nil:

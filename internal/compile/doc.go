@@ -11,7 +11,7 @@
 // Read the files in this order:
 //
 //	compile.go     Compile: the policy, its matches, key and denial
-//	values.go      the headers and query parameters of matches
+//	values.go      the headers and query parameters of matches and keys
 //	limit.go       limits and their defaults
 //	calendar.go    calendars, and the offsets of their time zones
 //	override.go    overrides and the limits they change

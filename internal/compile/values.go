@@ -52,6 +52,21 @@ func (c *compiler) checkHeaders(at *field.Path, headers []v1alpha1.HeaderMatch) 
 	}
 }
 
+// checkHeaderKey adds the problem of a part of a key that no request has: all clients would share one budget.
+func (c *compiler) checkHeaderKey(at *field.Path, header string) {
+	name := http.CanonicalHeaderKey(header)
+	if name != "Host" && forwarded.IsRequestHeader(name) {
+		return
+	}
+	problem := "has no value: Weir does not see this header, which proxies set or remove"
+	if variable := forwarded.VariableFor(name); name == forwarded.HeaderFor {
+		problem += "; use RemoteAddress"
+	} else if variable != "" {
+		problem += "; use " + variable + " in an Expression"
+	}
+	c.add(field.Invalid(at, header, problem))
+}
+
 // checkQueryParameters adds the problems of parameters that never match.
 func (c *compiler) checkQueryParameters(at *field.Path, parameters []v1alpha1.QueryParameterMatch) {
 	for i, p := range parameters {

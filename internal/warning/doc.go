@@ -16,6 +16,7 @@
 //	catch_all_matches.go       matches that hold for every request
 //	unheld_matches.go          limits with Concurrency that checks do not count in
 //	sliced_clients.go          slices for limits against abuse
+//	unread_facts.go            keys and expressions of facts that no request of the policy has
 //	expensive_expressions.go   expressions that take most of the time of a policy
 //	review.go                  Review: the bounds of what is compared with other objects
 //	match_index.go             MatchIndex: policies by their matches

@@ -19,6 +19,7 @@ func OfPlan(p *plan.Plan) []string {
 	warnings = append(warnings, catchAllMatches(p)...)
 	warnings = append(warnings, unheldMatches(p)...)
 	warnings = append(warnings, slicedClients(p)...)
+	warnings = append(warnings, unreadFacts(p)...)
 	return append(warnings, expensiveExpressions(p)...)
 }
 

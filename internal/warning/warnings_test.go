@@ -326,3 +326,44 @@ func TestExpensiveExpressions(t *testing.T) {
 		`\(\d+ µs\) of the policy: all may take \d+ µs for the most expensive request, [5-9]\d% of the 1 ms that a policy may take$`))
 	NewWithT(t).Expect(FieldOf(warnings[0])).To(Equal("spec.overrides[1].when"))
 }
+
+// A fact that no proxy passes on makes one budget of all clients, or an expression that never holds.
+func TestUnreadFacts(t *testing.T) {
+	of := func(cel string) v1alpha1.KeyPart {
+		return v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression, Expression: &v1alpha1.ExpressionKey{CEL: cel}}
+	}
+	on := func(match v1alpha1.Match, parts ...v1alpha1.KeyPart) *builder {
+		return policy().Limit("l", fixed, 1, "1s").Match(match).Key(parts...)
+	}
+	get := v1alpha1.Match{Methods: []string{"GET"}}
+	expect(t, OfPlan(planOf(t, on(get, of(`request.headers["x-tier"] + request.headers["via"]`)))))
+	for cel, advice := range map[string]string{
+		`request.headers["x-forwarded-for"]`:                           "use remoteAddress",
+		`request.headers["X-Forwarded-Host"] + principal`:              "use request.host",
+		`"host" in request.headers ? request.headers["a"] : principal`: "use request.host",
+		`request.headers["x-original-url"]`:                            "use request.path",
+		`request.headers["x-original-method"]`:                         "use request.method",
+		`request.headers.te`:                                           "proxies set or remove it",
+	} {
+		warnings := OfPlan(planOf(t, on(get, of(cel))))
+		expect(t, warnings, "spec.key[0].expression.cel reads the header")
+		NewWithT(t).Expect(warnings[0]).To(HaveSuffix(advice))
+	}
+	expect(t, OfPlan(planOf(t, on(v1alpha1.Match{When: `request.headers["x-forwarded-for"] == "a"`}))), "spec.matches[0].when reads the header")
+	expect(t, OfPlan(planOf(t, on(get).Override(override("a", func(o *v1alpha1.Override) {
+		o.When, o.Action = `request.headers["x-forwarded-for"] == "a"`, v1alpha1.OverrideActionDeny
+	})))), "spec.overrides[0].when reads the header")
+
+	parts := []v1alpha1.KeyPart{
+		{Type: v1alpha1.KeyPartHeader, Header: &v1alpha1.HeaderKey{Name: "X-User"}},
+		{Type: v1alpha1.KeyPartDescriptor, Descriptor: &v1alpha1.DescriptorKey{Key: "user"}},
+		{Type: v1alpha1.KeyPartCookie, Cookie: &v1alpha1.CookieKey{Name: "user"}},
+		{Type: v1alpha1.KeyPartQueryParameter, QueryParameter: &v1alpha1.QueryParameterKey{Name: "user"}},
+		{Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{}},
+	}
+	expect(t, OfPlan(planOf(t, on(get, parts...))))
+	for _, match := range []v1alpha1.Match{{Domain: "edge"}, {Descriptors: []v1alpha1.DescriptorMatch{{Key: "a"}}}} {
+		expect(t, OfPlan(planOf(t, on(match, parts...))), "spec.key[0] has no value", "spec.key[2] has no value",
+			"spec.key[3] has no value", "spec.key[4] has no value")
+	}
+}

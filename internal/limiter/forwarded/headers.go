@@ -18,6 +18,23 @@ const (
 // HeaderProbe has the code of a probe, see package probe.
 const HeaderProbe = "X-Weir-Probe"
 
+// VariableFor returns the variable of expressions with the fact that policies must not read from the
+// header, given by its canonical name: proxies describe the request in it, or it is Host. It is
+// empty for other headers.
+func VariableFor(name string) string {
+	switch name {
+	case HeaderFor:
+		return "remoteAddress"
+	case "Host", HeaderHost:
+		return "request.host"
+	case HeaderMethod, HeaderOriginalMethod:
+		return "request.method"
+	case HeaderURI, HeaderOriginalURI, HeaderOriginalURL:
+		return "request.path"
+	}
+	return ""
+}
+
 // IsRequestHeader reports whether the header, given by its canonical name, belongs to the
 // original request, so that policies may use it. The headers above and hop-by-hop headers
 // (RFC 9110, section 7.6.1) do not.
