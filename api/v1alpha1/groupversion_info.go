@@ -17,6 +17,7 @@
 //	ratelimitpolicy_conditions.go   types and reasons of the conditions of every kind
 //	ratelimitkeygroup_types.go      RateLimitKeyGroup: keys that overrides select by the name of a group
 //	ratelimitexception_types.go     RateLimitException: other numbers for one key until a time
+//	unsupported.go                  fields and values of a later release
 //	groupversion_info.go            the group, and registering its types
 //
 // +kubebuilder:object:generate=true

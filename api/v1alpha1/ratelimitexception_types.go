@@ -60,6 +60,11 @@ type RateLimitExceptionSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
+
+	// Unsupported names the fields of the decoded object that this release does not know, or whose value it
+	// does not know, as "limits[0].x: unknown field": a later release stored them. Such an object is not
+	// accepted. It is not part of the resource.
+	Unsupported []string `json:"-"`
 }
 
 // ExceptionLimit is other numbers of one limit. The threshold, the burst or both must be set.

@@ -28,6 +28,11 @@ type RateLimitKeyGroupSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
 	Keys []string `json:"keys"`
+
+	// Unsupported names the fields of the decoded object that this release does not know, or whose value it
+	// does not know, as "limits[0].x: unknown field": a later release stored them. Such an object is not
+	// accepted. It is not part of the resource.
+	Unsupported []string `json:"-"`
 }
 
 // RateLimitKeyGroupStatus is the observed state of a RateLimitKeyGroup.

@@ -170,6 +170,11 @@ type RateLimitPolicySpec struct {
 	//
 	// +optional
 	Denial Denial `json:"denial,omitzero"`
+
+	// Unsupported names the fields of the decoded object that this release does not know, or whose value it
+	// does not know, as "limits[0].x: unknown field": a later release stored them. Such an object is not
+	// accepted. It is not part of the resource.
+	Unsupported []string `json:"-"`
 }
 
 // SelectsRequests reports whether the policy applies to requests. Otherwise it applies only to checks that name it.

@@ -4,6 +4,7 @@
 package compile
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ var defaultMessages = map[v1alpha1.DenialCode]string{
 // The problems are
 //
 //   - field.ErrorTypeForbidden for a match outside the grant,
+//   - field.ErrorTypeNotSupported for what only a later release knows,
 //   - other types for an invalid spec.
 func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*plan.Plan, field.ErrorList) {
 	spec := &policy.Spec
@@ -65,10 +67,27 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 	if len(c.errs) == 0 {
 		c.verify(at, compiled)
 	}
+	c.errs = withUnsupported(c.errs, spec.Unsupported)
 	if len(c.errs) > 0 {
 		return nil, c.errs
 	}
 	return compiled, nil
+}
+
+// withUnsupported returns the problems of a spec with fields that this release does not know. These may be what makes
+// other fields valid, so of the other problems only those of a grant stay.
+func withUnsupported(problems field.ErrorList, unsupported []string) field.ErrorList {
+	if len(unsupported) == 0 {
+		return problems
+	}
+	problems = slices.DeleteFunc(problems, func(e *field.Error) bool { return e.Type != field.ErrorTypeForbidden })
+	for _, text := range unsupported {
+		path, problem, _ := strings.Cut(text, ": ")
+		problems = append(problems, &field.Error{
+			Type: field.ErrorTypeNotSupported, Field: "spec." + path, BadValue: field.OmitValueType{}, Detail: problem + " of a later release",
+		})
+	}
+	return problems
 }
 
 // compiler collects the errors of one compilation.
@@ -227,6 +246,9 @@ func (c *compiler) checkSlices(at *field.Path, p *plan.Plan) {
 func (c *compiler) denial(at *field.Path, d *v1alpha1.Denial) plan.Denial {
 	code := orDefault(d.Code, v1alpha1.DenialCodeRateLimited)
 	compiled := plan.Denial{Code: string(code), Message: orDefault(d.Message, defaultMessages[code]), Status: int(d.Status)}
+	if !slices.Contains([]int32{0, 403, 429, 503}, d.Status) {
+		c.add(field.NotSupported(at.Child("status"), d.Status, []string{"403", "429", "503"}))
+	}
 	for i, h := range d.Headers {
 		header := plan.DenialHeader{Name: h.Name, Value: h.Value}
 		if problem := header.Problem(); problem != "" {

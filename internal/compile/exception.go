@@ -60,6 +60,7 @@ func Exception(
 	} else {
 		errs = append(errs, checkBounds(at, exception, policy, of)...)
 	}
+	errs = withUnsupported(errs, spec.Unsupported)
 	if len(errs) > 0 {
 		return nil, errs
 	}

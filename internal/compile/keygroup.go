@@ -43,6 +43,9 @@ func DistinctKeys(group *v1alpha1.RateLimitKeyGroup) int {
 // KeyGroup returns the record of the key group, with its keys sorted and without duplicates, or every problem that
 // prevents one. Key groups that differ in the order of their keys give equal records.
 func KeyGroup(group *v1alpha1.RateLimitKeyGroup) (*plan.KeyGroup, field.ErrorList) {
+	if unsupported := withUnsupported(nil, group.Spec.Unsupported); len(unsupported) > 0 {
+		return nil, unsupported
+	}
 	keys := slices.Clone(group.Spec.Keys)
 	slices.Sort(keys)
 	compiled := &plan.KeyGroup{

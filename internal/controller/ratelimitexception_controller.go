@@ -79,7 +79,7 @@ func (r *Reconciler) compileException(ctx context.Context, e *v1alpha1.RateLimit
 	}
 	record, problems := compile.Exception(e, policy, of.plan, now)
 	if len(problems) > 0 {
-		compiled.problems, compiled.withdraws = problems, true
+		compiled.problems, compiled.withdraws = problems, notAcceptedReason(problems) != v1alpha1.ReasonNotSupported
 		if slices.ContainsFunc(problems, func(p *field.Error) bool { return p.Type == field.ErrorTypeForbidden }) {
 			compiled.reason = v1alpha1.ReasonNotPermitted
 		}

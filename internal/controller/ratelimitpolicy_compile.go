@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type compilation struct {
 	uid         types.UID
 	generation  int64
 	requestedAt string
+	unsupported []string
 	granted     compile.Grant
 	shadow      compile.Shadow
 	renewal     time.Time // when the plan is to be compiled again; zero is never
@@ -36,7 +38,7 @@ type compilation struct {
 // pass compiles again nevertheless.
 func (c *compilation) covers(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, shadow compile.Shadow, now time.Time) bool {
 	return (c.renewal.IsZero() || now.Before(c.renewal)) && c.uid == policy.UID && c.generation == policy.Generation && c.requestedAt == requestedAt(policy) &&
-		c.granted.Equal(granted) && c.shadow.Equal(shadow)
+		slices.Equal(c.unsupported, policy.Spec.Unsupported) && c.granted.Equal(granted) && c.shadow.Equal(shadow)
 }
 
 // compilations holds the last compilation of each policy.
@@ -57,7 +59,7 @@ func (c *compilations) of(policy *v1alpha1.RateLimitPolicy, granted compile.Gran
 		return last
 	}
 	next := &compilation{
-		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy), granted: granted, shadow: shadow,
+		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy), unsupported: policy.Spec.Unsupported, granted: granted, shadow: shadow,
 		renewal: compile.NextRenewal(policy, now),
 	}
 	next.plan, next.problems = shadow.Apply(compile.Compile(policy, granted, now))

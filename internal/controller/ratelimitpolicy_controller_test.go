@@ -9,9 +9,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -29,6 +31,36 @@ var _ = Describe("A RateLimitPolicy", func() {
 	setPath := func(path string) func(*v1alpha1.RateLimitPolicySpec) {
 		return func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches[0].Paths = []string{path} }
 	}
+
+	Context("with the schema of a later release", func() {
+		narrow := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"ofLaterRelease": "POST"}}`))
+
+		BeforeEach(func(ctx SpecContext) {
+			definition := &apiextensionsv1.CustomResourceDefinition{}
+			Expect(api.Get(ctx, client.ObjectKey{Name: "ratelimitpolicies.ratelimit.weir.dev"}, definition)).To(Succeed())
+			later := definition.DeepCopy()
+			later.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["ofLaterRelease"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+			Expect(api.Patch(ctx, later, client.MergeFrom(definition))).To(Succeed())
+			probe := testpolicy.Make(makeNamespace(ctx)+"/probe").Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").Obj()
+			Expect(api.Create(ctx, probe)).To(Succeed())
+			Eventually(func() error {
+				return api.Patch(ctx, probe.DeepCopy(), narrow, client.FieldValidation(metav1.FieldValidationStrict))
+			}).WithContext(ctx).Should(Succeed())
+			// The controller starts after that: a watch on the former schema ends some time later.
+			s = setUp(ctx, compile.TenancyCluster)
+			leadEmpty(ctx, s.terms, s.plans)
+		})
+
+		It("keeps its last good plan when an edit has a field of that release", func(ctx SpecContext) {
+			s.apply(ctx)
+			s.becomes(ctx, enforced)
+			Expect(api.Patch(ctx, s.policy.DeepCopy(), narrow)).To(Succeed())
+			s.becomes(ctx, notSupported)
+			Expect(message(ctx, s.policy, v1alpha1.ConditionAccepted)).To(Equal("spec.ofLaterRelease: Unsupported value: unknown field of a later release"))
+			Expect(message(ctx, s.policy, v1alpha1.ConditionEnforced)).To(ContainSubstring("The replicas enforce the plan of generation 1."))
+			Expect(s.plans.plan(s.id).Generation).To(Equal(int64(1)))
+		})
+	})
 
 	Context("with --tenancy=Cluster", func() {
 		var resign func()

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -65,15 +66,30 @@ func requestedAt(policy client.Object) string {
 
 // specChanged passes updates with a new generation, a requested pass, another time of
 // ShadowUntilAnnotation or a new UID: a policy
-// that is deleted and recreated while the watch is interrupted arrives as one update. It
-// filters out the controller's own status writes.
+// that is deleted and recreated while the watch is interrupted arrives as one update. It passes
+// one generation twice if the first time it had no fields of a later release, because the watch began before the
+// schema had them. It filters out the controller's own status writes.
 func specChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 			e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 			requestedAt(e.ObjectOld) != requestedAt(e.ObjectNew) ||
+			!slices.Equal(unsupportedOf(e.ObjectOld), unsupportedOf(e.ObjectNew)) ||
 			e.ObjectOld.GetAnnotations()[v1alpha1.ShadowUntilAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.ShadowUntilAnnotation]
 	}}
+}
+
+// unsupportedOf returns what the object has from a later release.
+func unsupportedOf(object client.Object) []string {
+	switch o := object.(type) {
+	case *v1alpha1.RateLimitPolicy:
+		return o.Spec.Unsupported
+	case *v1alpha1.RateLimitKeyGroup:
+		return o.Spec.Unsupported
+	case *v1alpha1.RateLimitException:
+		return o.Spec.Unsupported
+	}
+	return nil
 }
 
 // grantChanged passes updates that change the grant of a Namespace.

@@ -39,6 +39,9 @@ var (
 	invalid = outcome{
 		"False NotReady", "False InvalidSpec", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
 	}
+	notSupported = outcome{
+		"False NotReady", "False NotSupported", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
+	}
 	overBudget = outcome{
 		"False NotReady", "False OverBudget", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
 	}
