@@ -71,6 +71,9 @@ var alertCases = map[string]alertCase{
 	"WeirRedisDown": {
 		fires: series{"weir_redis_up" + pod: "1 0x60"}, labels: pod, quiet: series{"weir_redis_up" + pod: "1x28 0x1 1x60"},
 	},
+	"WeirRedisEvicts": {
+		fires: series{"weir_redis_evicts_keys" + pod: "1x60"}, labels: pod, quiet: series{"weir_redis_evicts_keys" + pod: "0x25 1x2 0x60"},
+	},
 	"WeirBreakerOpen": {
 		fires: series{"weir_store_breaker_open" + redis: "1x60"}, labels: redis,
 		quiet: series{"weir_store_breaker_open" + redis: "0x28 1 0x60"},

@@ -93,6 +93,9 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		{access("on-call", "inspect") + ",rbac.create=false", "access: needs rbac.create"},
 		{"access[0].name=on-call", "missing properties 'role', 'namespaces', 'subjects'"},
 		{"extraArgs={manager}", "at '/extraArgs/0'"},
+		{"extraArgs={--tenancy=Cluster}", "extraArgs: the value tenancy sets --tenancy"},
+		{"extraArgs={--tenancy,Cluster}", "at '/extraArgs/1'"},
+		{"split.enabled=true,extraArgs={--lease-duration=30s,--console}", "extraArgs: the value console.enabled sets --console"},
 		{"extraEnv[0].value=x", "missing property 'name'"},
 		{"prometheusRule.disabled.WeirNonesuch=true", "at '/prometheusRule/disabled': additional properties 'WeirNonesuch' not allowed"},
 		{"service.type=ExternalName", "at '/service/type'"},
@@ -232,5 +235,25 @@ func write(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// extraArgs can set no flag that a value sets: the last one of two flags wins, while templates follow the value.
+func TestExtraArgsRepeatNoFlagOfAValue(t *testing.T) {
+	g := NewWithT(t)
+	text, err := os.ReadFile(chart + "/templates/_container.tpl")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, arguments, _ := strings.Cut(string(text), `define "weir.args"`)
+	arguments, _, _ = strings.Cut(arguments, "extraArgs")
+	flags := regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(arguments, -1)
+	g.Expect(len(flags)).To(BeNumerically(">", 40))
+	for _, flag := range flags {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			_, complaint, err := tryHelm(t, template(t, "weir", []string{redisURL, "extraArgs={" + flag + "=x}"})...)
+			g := NewWithT(t)
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(complaint).To(MatchRegexp("extraArgs: the value [a-zA-Z.]+ sets " + flag + `\b`))
+		})
 	}
 }

@@ -1,3 +1,62 @@
+{{/* The values that set the flags of weir.args. extraArgs must not set these, too: the last one of two flags wins, and
+     templates follow the value. */}}
+{{- define "weir.valuesOfFlags" -}}
+redis-url-file: redis.urlFromSecret
+redis-url: redis.url
+redis-prefix: redis.prefix
+redis-credentials-command: redis.credentialsCommand
+redis-username-file: redis.secretKeys.username
+redis-password-file: redis.secretKeys.password
+redis-sentinel-username-file: redis.secretKeys.sentinelUsername
+redis-sentinel-password-file: redis.secretKeys.sentinelPassword
+redis-ca-file: redis.secretKeys.ca
+redis-cert-file: redis.secretKeys.certificate
+redis-key-file: redis.secretKeys.privateKey
+redis-server-name: redis.serverName
+installation: installation
+installation-was: installationWas
+lease-name: installation
+store-timeout: storeTimeout
+drain-delay: drainDelaySeconds
+log-level: logLevel
+controllers: split.enabled
+decisions: split.enabled
+new-keys-per-minute: newKeys.perMinute
+new-keys-per-window: newKeys.perWindow
+local-keys: localKeys
+slices: slices
+observe: observe
+console: console.enabled
+trusted-proxies: trustedProxies
+principal-header: principalHeader
+trust-route-extensions: trustRouteExtensions
+admin-token-file: adminTokenSecret
+legacy-headers: legacyHeaders
+metrics-detail: metricsDetail
+tenancy: tenancy
+max-namespace-policies: budgets.namespace.policies
+max-namespace-plan-bytes: budgets.namespace.planBytes
+max-namespace-key-bytes: budgets.namespace.keyBytes
+max-namespace-exceptions: budgets.namespace.exceptions
+max-namespace-exception-bytes: budgets.namespace.exceptionBytes
+max-policies: budgets.total.policies
+max-plan-bytes: budgets.total.planBytes
+max-key-bytes: budgets.total.keyBytes
+max-exception-bytes: budgets.total.exceptionBytes
+watch-namespaces: watchNamespaces
+exclude-namespaces: excludeNamespaces
+webhook-address: webhook.enabled
+webhook-cert-file: webhook.certManager.enabled
+webhook-key-file: webhook.certManager.enabled
+webhook-secret: webhook.enabled
+webhook-service: webhook.enabled
+webhook-configuration: webhook.enabled
+tls-cert-file: tls.enabled
+tls-key-file: tls.enabled
+client-ca-file: tls.clientCertificates.required
+allowed-client-names: tls.clientCertificates.allowedNames
+{{- end -}}
+
 {{/* The arguments of a container: {root, controllers, decisions}. */}}
 {{- define "weir.args" -}}
 {{- $values := .root.Values -}}
@@ -122,7 +181,12 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- $valuesOfFlags := include "weir.valuesOfFlags" . | fromYaml }}
 {{- range $values.extraArgs }}
+{{- $flag := regexFind "^--[a-z-]+" . }}
+{{- with get $valuesOfFlags (trimPrefix "--" $flag) }}
+{{- fail (printf "extraArgs: the value %s sets %s" . $flag) }}
+{{- end }}
 - {{ . | quote }}
 {{- end }}
 {{- end -}}

@@ -262,7 +262,7 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 	e.observeWith(store)
 	e.holds = store
 	e.denials = denialcache.New(store, now)
-	e.memory = flood.NewMemory(redisclient.MemoryUse(o.Redis), o.Logger)
+	e.memory = flood.NewMemory(redisclient.MemoryUse(o.Redis, o.Logger, o.Registry), o.Logger)
 	if o.SliceKeys == 0 {
 		return e.denials, e.local
 	}

@@ -6,10 +6,12 @@ package redisclient
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -38,11 +40,43 @@ func AskMemory(ctx context.Context, client redis.UniversalClient) (m Memory, err
 	return m, err
 }
 
-// MemoryUse returns a function that asks the client for Memory.Use.
-func MemoryUse(client redis.UniversalClient) func(ctx context.Context) (float64, error) {
+// Evicts reports whether a server removes keys when its memory is full, and with them limits and blocks.
+func (m *Memory) Evicts() bool {
+	return slices.ContainsFunc(m.Evictions, func(policy string) bool { return policy != noEviction })
+}
+
+// noEviction is the value of maxmemory-policy with which a full Redis rejects writes.
+const noEviction = "noeviction"
+
+// MemoryUse returns a function that asks the client for Memory.Use. When the answer to Memory.Evicts changes, the
+// function logs it; registerer, unless nil, gets it as a metric. The function is for one goroutine.
+func MemoryUse(client redis.UniversalClient, logger *slog.Logger, registerer prometheus.Registerer) func(ctx context.Context) (float64, error) {
+	// A vector has no value before the first answer.
+	evicts := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "weir_redis_evicts_keys",
+		Help: "1 if maxmemory-policy lets a server of Redis remove keys when its memory is full, else 0.",
+	}, nil)
+	if registerer != nil {
+		registerer.MustRegister(evicts)
+	}
+	evicted := false
 	return func(ctx context.Context) (float64, error) {
 		memory, err := AskMemory(ctx, client)
-		return memory.Use, err
+		if err != nil {
+			return 0, err
+		}
+		was, value := evicted, 0.0
+		if evicted = memory.Evicts(); evicted {
+			value = 1
+		}
+		evicts.WithLabelValues().Set(value)
+		switch {
+		case evicted && !was:
+			logger.Error("Redis removes counters and blocks when its memory is full; set maxmemory-policy noeviction", "policies", memory.Evictions)
+		case !evicted && was:
+			logger.Info("Redis keeps counters and blocks when its memory is full", "policies", memory.Evictions)
+		}
+		return memory.Use, nil
 	}
 }
 
@@ -61,7 +95,7 @@ func (m *Memory) add(info *redis.InfoCmd) error {
 		m.Evictions = append(m.Evictions, eviction)
 		slices.Sort(m.Evictions)
 	}
-	if limit, _ := strconv.ParseFloat(fact("maxmemory"), 64); limit > 0 && eviction == "noeviction" {
+	if limit, _ := strconv.ParseFloat(fact("maxmemory"), 64); limit > 0 && eviction == noEviction {
 		m.Use = max(m.Use, used/limit)
 	}
 	return nil
