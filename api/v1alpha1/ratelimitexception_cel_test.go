@@ -8,7 +8,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -117,6 +120,35 @@ var _ = Describe("RateLimitException", func() {
 		Entry("a factor of 0", rule{`{maxFactor: 1}`, `{maxFactor: 0}`, "spec.exceptions.maxFactor", "should be greater than or equal to 1"}),
 		Entry("a factor of 1001", rule{`{maxFactor: 1000}`, `{maxFactor: 1001}`, "spec.exceptions.maxFactor", "should be less than or equal to 1000"}),
 		Entry("another action", rule{`{actions: [Limit, Allow]}`, `{actions: [Deny]}`, "spec.exceptions.actions[0]", "Unsupported value"}),
-		Entry("an action twice", rule{`{actions: []}`, `{actions: [Limit, Limit]}`, "spec.exceptions.actions[1]", "Duplicate value"}),
+		Entry("no action", rule{`{actions: [None]}`, `{actions: []}`, "spec.exceptions.actions", "should have at least 1 items"}),
+		Entry("an action twice", rule{`{actions: [Limit]}`, `{actions: [Limit, Limit]}`, "spec.exceptions.actions[1]", "Duplicate value"}),
 	)
+
+	It("keep the empty list of actions that an older schema has stored", func(ctx SpecContext) {
+		name := client.ObjectKey{Name: "ratelimitpolicies.ratelimit.weir.dev"}
+		setMinItems := func(n *int64) {
+			definition := &apiextensionsv1.CustomResourceDefinition{}
+			Expect(api.Get(ctx, name, definition)).To(Succeed())
+			edited := definition.DeepCopy()
+			bounds := edited.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["exceptions"]
+			actions := bounds.Properties["actions"]
+			actions.MinItems = n
+			bounds.Properties["actions"] = actions
+			Expect(api.Patch(ctx, edited, client.MergeFrom(definition))).To(Succeed())
+		}
+		policy := objectFrom("RateLimitPolicy", `{limits: [{name: burst, algorithm: FixedWindow, threshold: 5, window: 1m}], exceptions: {actions: []}}`)
+		policy.SetName("stored")
+		setMinItems(nil)
+		Eventually(func() error { return api.Create(ctx, policy.DeepCopy()) }, "30s").WithContext(ctx).Should(Succeed())
+		setMinItems(new(int64(1)))
+		probe := policy.DeepCopy()
+		probe.SetName("probe")
+		Eventually(func() error { return api.Create(ctx, probe.DeepCopy(), client.DryRunAll) }, "30s").WithContext(ctx).ShouldNot(Succeed())
+		edit := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"counting": "Attempts"}}`))
+		Expect(api.Patch(ctx, policy, edit)).To(Succeed())
+		actions, found, err := unstructured.NestedSlice(policy.Object, "spec", "exceptions", "actions")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found).To(BeTrue())
+		Expect(actions).To(BeEmpty())
+	})
 })

@@ -120,14 +120,33 @@ type ExceptionBounds struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxFactor *int32 `json:"maxFactor,omitempty"`
 
-	// actions are the actions of exceptions that the policy accepts: at most 2, of Limit and Allow. An
-	// empty list accepts no exceptions. Defaults to Limit alone.
+	// actions are the actions of exceptions that the policy accepts: 1 or 2, of Limit and Allow; or None
+	// alone, which accepts no exceptions. Defaults to Limit alone.
 	//
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=2
-	Actions []ExceptionAction `json:"actions,omitzero"`
+	// +kubebuilder:validation:XValidation:rule="!('None' in self) || self.size() == 1",message="None must be alone"
+	Actions []AcceptedAction `json:"actions,omitzero"`
 }
+
+// AcceptedAction is an action of exceptions that a policy accepts.
+//
+// +kubebuilder:validation:Enum=Limit;Allow;None
+type AcceptedAction string
+
+const (
+	// AcceptedActionLimit accepts exceptions that replace numbers of limits.
+	AcceptedActionLimit AcceptedAction = "Limit"
+
+	// AcceptedActionAllow accepts exceptions that exempt a key from the policy.
+	AcceptedActionAllow AcceptedAction = "Allow"
+
+	// AcceptedActionNone accepts no exceptions. An empty list, which older schemas accept, means the same; tools
+	// that drop empty lists would turn it into the default.
+	AcceptedActionNone AcceptedAction = "None"
+)
 
 // RequestedByAnnotation is the user who requested an exception, for people. The webhook accepts it only if it is the
 // name of the user who sets it.

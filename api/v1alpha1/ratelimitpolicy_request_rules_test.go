@@ -322,6 +322,12 @@ var requestRules = map[string]rule{
 		field:   "spec.denial.body.template",
 		message: "may not be more than 4096 bytes",
 	},
+	"None beside other actions of exceptions": {
+		good:    `{exceptions: {actions: [None]}, ` + limits(aLimit)[1:],
+		bad:     `{exceptions: {actions: [None, Limit]}, ` + limits(aLimit)[1:],
+		field:   "spec.exceptions.actions",
+		message: "None must be alone",
+	},
 }
 
 // denial returns a spec with a member of denial.

@@ -99,6 +99,7 @@ var enumerations = map[reflect.Type][]string{
 	reflect.TypeFor[CalendarPeriod]():    texts(CalendarPeriodHour, CalendarPeriodDay, CalendarPeriodWeek, CalendarPeriodMonth),
 	reflect.TypeFor[Weekday]():           texts[Weekday]("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
 	reflect.TypeFor[ExceptionAction]():   texts(ExceptionActionLimit, ExceptionActionAllow),
+	reflect.TypeFor[AcceptedAction]():    texts(AcceptedActionLimit, AcceptedActionAllow, AcceptedActionNone),
 }
 
 func texts[T ~string](values ...T) (all []string) {

@@ -183,7 +183,7 @@ func (in *ExceptionBounds) DeepCopyInto(out *ExceptionBounds) {
 	}
 	if in.Actions != nil {
 		in, out := &in.Actions, &out.Actions
-		*out = make([]ExceptionAction, len(*in))
+		*out = make([]AcceptedAction, len(*in))
 		copy(*out, *in)
 	}
 }

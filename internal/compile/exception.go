@@ -120,9 +120,9 @@ func checkBounds(at *field.Path, exception *v1alpha1.RateLimitException, policy 
 	bounds := &policy.Spec.Exceptions
 	actions := bounds.Actions
 	if actions == nil {
-		actions = []v1alpha1.ExceptionAction{v1alpha1.ExceptionActionLimit}
+		actions = []v1alpha1.AcceptedAction{v1alpha1.AcceptedActionLimit}
 	}
-	if action := orDefault(exception.Spec.Action, v1alpha1.ExceptionActionLimit); !slices.Contains(actions, action) {
+	if action := orDefault(exception.Spec.Action, v1alpha1.ExceptionActionLimit); !slices.Contains(actions, v1alpha1.AcceptedAction(action)) {
 		return field.ErrorList{field.Forbidden(at.Child("action"), fmt.Sprintf(
 			"policy %s does not accept exceptions with action %s: spec.exceptions.actions lists %v", policy.Name, action, actions))}
 	}

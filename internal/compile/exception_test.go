@@ -82,7 +82,7 @@ func TestProblemsOfExceptions(t *testing.T) {
 	allow := func(s *v1alpha1.RateLimitExceptionSpec) {
 		s.Action, s.Limits = v1alpha1.ExceptionActionAllow, nil
 	}
-	accepting := func(factor int32, actions ...v1alpha1.ExceptionAction) func(*v1alpha1.RateLimitPolicySpec) {
+	accepting := func(factor int32, actions ...v1alpha1.AcceptedAction) func(*v1alpha1.RateLimitPolicySpec) {
 		return func(s *v1alpha1.RateLimitPolicySpec) {
 			s.Exceptions = v1alpha1.ExceptionBounds{MaxFactor: &factor, Actions: actions}
 		}
@@ -101,12 +101,14 @@ func TestProblemsOfExceptions(t *testing.T) {
 		"a burst of ten times":    {exception: limits(burst(5000))},
 		"more than ten bursts":    {exception: limits(burst(5001)), want: "spec.limits[0].burst: Forbidden: 5001 is more than 5000: policy api accepts 10 times the largest burst of limit burst, which is 500"},
 		"lower":                   {exception: limits(threshold("burst", 1))},
-		"a factor of its own":     {exception: limits(threshold("burst", 5001)), policy: accepting(11, v1alpha1.ExceptionActionLimit)},
-		"nothing higher":          {exception: limits(threshold("burst", 501)), policy: accepting(1, v1alpha1.ExceptionActionLimit), want: "spec.limits[0].threshold: Forbidden: 501 is more than 500: policy api accepts 1 times the largest threshold of limit burst, which is 500"},
+		"a factor of its own":     {exception: limits(threshold("burst", 5001)), policy: accepting(11, v1alpha1.AcceptedActionLimit)},
+		"nothing higher":          {exception: limits(threshold("burst", 501)), policy: accepting(1, v1alpha1.AcceptedActionLimit), want: "spec.limits[0].threshold: Forbidden: 501 is more than 500: policy api accepts 1 times the largest threshold of limit burst, which is 500"},
 		"Allow":                   {exception: allow, want: "spec.action: Forbidden: policy api does not accept exceptions with action Allow: spec.exceptions.actions lists [Limit]"},
-		"Allow that is accepted":  {exception: allow, policy: accepting(10, v1alpha1.ExceptionActionAllow)},
-		"Limit that is not":       {exception: limits(threshold("burst", 5)), policy: accepting(10, v1alpha1.ExceptionActionAllow), want: "spec.action: Forbidden: policy api does not accept exceptions with action Limit: spec.exceptions.actions lists [Allow]"},
-		"no exceptions":           {exception: limits(threshold("burst", 5)), policy: accepting(10, []v1alpha1.ExceptionAction{}...), want: "spec.action: Forbidden: policy api does not accept exceptions with action Limit: spec.exceptions.actions lists []"},
+		"Allow that is accepted":  {exception: allow, policy: accepting(10, v1alpha1.AcceptedActionAllow)},
+		"Limit that is not":       {exception: limits(threshold("burst", 5)), policy: accepting(10, v1alpha1.AcceptedActionAllow), want: "spec.action: Forbidden: policy api does not accept exceptions with action Limit: spec.exceptions.actions lists [Allow]"},
+		"None":                    {exception: limits(threshold("burst", 5)), policy: accepting(10, v1alpha1.AcceptedActionNone), want: "spec.action: Forbidden: policy api does not accept exceptions with action Limit: spec.exceptions.actions lists [None]"},
+		"None for Allow":          {exception: allow, policy: accepting(10, v1alpha1.AcceptedActionNone), want: "spec.action: Forbidden: policy api does not accept exceptions with action Allow: spec.exceptions.actions lists [None]"},
+		"an empty list":           {exception: limits(threshold("burst", 5)), policy: accepting(10, []v1alpha1.AcceptedAction{}...), want: "spec.action: Forbidden: policy api does not accept exceptions with action Limit: spec.exceptions.actions lists []"},
 		"an unknown limit":        {exception: limits(threshold("hourly", 5)), want: `spec: Invalid value: limits[0].name "hourly" is no limit of the policy`},
 		"above what a log counts": {exception: limits(threshold("log", 100_001)), want: "spec: Invalid value: limits[0].threshold 100001 is out of bounds"},
 		"90 days ahead":           {exception: until(compile.MaxExceptionAhead)},
@@ -122,7 +124,7 @@ func TestProblemsOfExceptions(t *testing.T) {
 			if tc.policy != nil {
 				tc.policy(&policy.Spec)
 				if policy.Spec.Exceptions.Actions == nil {
-					policy.Spec.Exceptions.Actions = []v1alpha1.ExceptionAction{}
+					policy.Spec.Exceptions.Actions = []v1alpha1.AcceptedAction{}
 				}
 			}
 			compiled, problems := compileException(t, makeException(tc.exception), policy)

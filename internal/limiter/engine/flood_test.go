@@ -109,7 +109,7 @@ func newFloodTest(t *testing.T, maxMemory string) *floodTest {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
-	f := &floodTest{client: client, memory: flood.NewMemory(redisclient.MemoryUse(client), slog.New(slog.DiscardHandler))}
+	f := &floodTest{client: client, memory: flood.NewMemory(redisclient.MemoryUse(client, slog.New(slog.DiscardHandler), nil), slog.New(slog.DiscardHandler))}
 	f.Engine = engine.New(engine.Options{
 		Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), MemoryLow: f.memory.Low,
 	})
