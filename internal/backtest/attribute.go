@@ -20,6 +20,7 @@ type Attribute string
 // The attributes.
 const (
 	AttributeTime          Attribute = "time"
+	AttributeDate          Attribute = "date" // of a time in another field
 	AttributeStatus        Attribute = "status"
 	AttributeMethod        Attribute = "method"
 	AttributeHost          Attribute = "host"
@@ -38,7 +39,7 @@ const (
 )
 
 var attributes = []Attribute{
-	AttributeTime, AttributeStatus, AttributeMethod, AttributeHost, AttributePath, AttributeRemoteAddress,
+	AttributeTime, AttributeDate, AttributeStatus, AttributeMethod, AttributeHost, AttributePath, AttributeRemoteAddress,
 	AttributePrincipal, AttributeDomain, AttributeTargets, AttributeRequest,
 }
 

@@ -167,3 +167,42 @@ func TestUnsolvable(t *testing.T) {
 		})
 	}
 }
+
+// Keys are shown as callers send them, and days begin by the zone's offset at the time of the log.
+func TestOldLogsAndReadableKeys(t *testing.T) {
+	run := func(spec, log string) *backtest.Report {
+		g := NewWithT(t)
+		policies, err := policyfile.Read(t.Context(), []byte("apiVersion: ratelimit.weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: p, namespace: shop}\nspec: "+spec))
+		g.Expect(err).NotTo(HaveOccurred())
+		plans, err := backtest.Compile(policies)
+		g.Expect(err).NotTo(HaveOccurred())
+		report, err := backtest.Run(t.Context(), plans, backtest.Options{Source: backtest.Source{
+			Format: backtest.FormatCombined, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil },
+		}})
+		g.Expect(err).NotTo(HaveOccurred())
+		return report
+	}
+	keys := func(report *backtest.Report) (keys []string) {
+		for _, k := range report.Keys {
+			keys = append(keys, k.Key)
+		}
+		return keys
+	}
+	line := func(address, user, at, agent string) string {
+		return fmt.Sprintf("%s - %s [%s +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"%s\"\n", address, user, at, agent)
+	}
+	g := NewWithT(t)
+	const noon = "01/Nov/2026:12:00:00"
+	g.Expect(keys(run(`{key: [{type: RemoteAddress, remoteAddress: {}}], limits: [{name: l, algorithm: SlidingLog, threshold: 1, window: 1m}]}`,
+		line("2001:db8::1", "-", noon, "-")+line("2001:db8::2", "-", noon, "-")))).To(Equal([]string{"2001:db8::/64"}))
+	g.Expect(keys(run(`{key: [{type: Principal, principal: {}}, {type: Header, header: {name: User-Agent}}], limits: [{name: l, algorithm: SlidingLog, threshold: 1, window: 1m}]}`,
+		strings.Repeat(line("192.0.2.1", "a|b", noon, "c d")+line("192.0.2.1", "-", noon, "%20"), 2)))).To(ConsistOf(`a|b "c d"`, `- %20`))
+
+	for _, year := range []string{"1999", "2021", "2026"} {
+		at := func(clock string) string { return line("192.0.2.1", "-", "10/Jul/"+year+":"+clock+":00", "-") }
+		report := run(`{limits: [{name: daily, algorithm: FixedWindow, threshold: 2, calendar: {period: Day, timeZone: Europe/Paris}}]}`,
+			at("21:00")+at("21:30")+at("22:10")+at("22:20")+at("23:10"))
+		g.Expect(report.Minutes).To(HaveLen(1), year)
+		g.Expect(report.Minutes[0].Start.Format("15:04")).To(Equal("23:10"), "the day begins at 22:00Z in the summer of "+year)
+	}
+}

@@ -17,7 +17,8 @@ import (
 
 // entry is one logged request.
 type entry struct {
-	micros     int64 // since 1970
+	micros     int64  // since 1970
+	date, time string // of a log that has them in two fields
 	status     int
 	attributes plan.Attributes
 }
@@ -60,6 +61,14 @@ func setterOf(a Attribute) setter {
 	return setters[a]
 }
 
+// setterIn is setterOf for a log whose fields the user names: a time beside a date is read with it.
+func setterIn(named map[Attribute]string, a Attribute) setter {
+	if a == AttributeTime && named[AttributeDate] != "" {
+		return func(e *entry, value string) error { e.time = strings.Clone(value); return nil }
+	}
+	return setterOf(a)
+}
+
 // setterOfClaim returns how to set the claim, given by the names of its payload and the claim. Both may have dots, and
 // only a policy shows which one separates them: each does.
 func setterOfClaim(claim string) setter {
@@ -83,6 +92,7 @@ func setterOfClaim(claim string) setter {
 
 // setters set the attributes that are texts.
 var setters = map[Attribute]setter{
+	AttributeDate:          func(e *entry, value string) error { e.date = strings.Clone(value); return nil },
 	AttributeStatus:        func(e *entry, value string) error { e.status, _ = strconv.Atoi(value); return nil },
 	AttributeMethod:        func(e *entry, value string) error { e.attributes.Method = strings.Clone(value); return nil },
 	AttributeHost:          func(e *entry, value string) error { e.attributes.Host = strings.Clone(value); return nil },
@@ -153,7 +163,13 @@ type clock struct {
 // clfTime is the time of the common log format.
 const clfTime = "02/Jan/2006:15:04:05 -0700"
 
-var errTime = errors.New("must be RFC 3339, a number since 1970, or like 02/Jan/2006:15:04:05 -0700")
+// layouts are the formats of times that are texts. A time without a zone is UTC.
+var layouts = []string{
+	time.RFC3339, clfTime, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05",
+	"2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05 -07:00",
+}
+
+var errTime = errors.New("must be RFC 3339, a number since 1970, or like 02/Jan/2006:15:04:05 -0700 or 2006-01-02 15:04:05")
 
 func (c *clock) parse(text string) (int64, error) {
 	if text == c.text && text != "" {
@@ -180,7 +196,7 @@ func parseTime(text string) (int64, error) {
 		}
 		return inRange(int64(n * 1e6))
 	}
-	for _, layout := range []string{time.RFC3339, clfTime, "2006-01-02T15:04:05Z0700"} {
+	for _, layout := range layouts {
 		if t, err := time.Parse(layout, text); err == nil { // fractions are accepted, too
 			return inRange(t.UnixMicro())
 		}

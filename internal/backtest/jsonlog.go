@@ -50,7 +50,7 @@ func newJSONReader(sample []string, named map[Attribute]string, needed []Attribu
 		}
 		if path := findField(objects, candidates, a == AttributeRequest); path != nil {
 			has[a] = true
-			r.fields = append(r.fields, jsonField{path: path, set: setterOf(a)})
+			r.fields = append(r.fields, jsonField{path: path, set: setterIn(named, a)})
 		} else if named[a] != "" {
 			return nil, nil, fmt.Errorf("--map %s=%s: no field of that name in the first %d lines", a, named[a], len(sample))
 		}

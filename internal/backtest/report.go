@@ -10,11 +10,13 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // Report is what the policies would have denied.
@@ -60,7 +62,8 @@ type PolicyRow struct {
 	Row
 }
 
-// KeyRow is what a policy denies of one key. The parts of the key are encoded as in Redis.
+// KeyRow is what a policy denies of one key: its parts with spaces between them, in quotes if they have spaces. A missing
+// part is "-".
 type KeyRow struct {
 	Policy string `json:"policy"`
 	Key    string `json:"key"`
@@ -104,7 +107,7 @@ func (r *replay) report(lines *scanner, sorted *order) *Report {
 		report.Policies = append(report.Policies, PolicyRow{Policy: id, Mode: p.plan.Mode, Keys: len(p.keys), Row: row(p.total.from(sample))})
 		for key, t := range p.keys {
 			if t.Denied > 0 {
-				report.Keys = append(report.Keys, KeyRow{Policy: id, Key: string(key), Row: row(*t)})
+				report.Keys = append(report.Keys, KeyRow{Policy: id, Key: keyText(key), Row: row(*t)})
 			}
 		}
 	}
@@ -122,6 +125,22 @@ func (r *replay) report(lines *scanner, sorted *order) *Report {
 	})
 	report.Minutes = report.Minutes[:min(top, len(report.Minutes))]
 	return report
+}
+
+func keyText(key quota.Key) string {
+	parts := key.Parts()
+	for i, part := range parts {
+		switch {
+		case part == "":
+			parts[i] = "-"
+		case part == "-" || strings.ContainsAny(part, ` "`):
+			parts[i] = strconv.Quote(part)
+		}
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, " ")
 }
 
 // Write writes the report for people.

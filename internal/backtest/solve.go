@@ -168,10 +168,6 @@ func (s *solver) try(ctx context.Context, threshold int64) (bool, error) {
 	return report.Denied.Share <= s.goal.Target, nil
 }
 
-// logMonths is how long ago a plan was compiled, in months, that holds the offsets of time zones
-// from two years ago until three months ahead.
-const logMonths = 21
-
 // refuseUnreplayable returns an error for a policy that a log cannot answer: a log does not contain when requests end.
 func refuseUnreplayable(p *plan.Plan) error {
 	if p.Reservations.Cost != "" {
@@ -185,19 +181,36 @@ func refuseUnreplayable(p *plan.Plan) error {
 	return nil
 }
 
-// Compile compiles the policies. Grants do not matter to a backtest.
+// Compile compiles the policies, for logs of any time. Grants do not matter to a backtest.
 func Compile(policies []*v1alpha1.RateLimitPolicy) (plans []*plan.Plan, err error) {
-	at := time.Now().AddDate(0, -logMonths, 0) //nolint:forbidigo // logs are of the past
+	now := time.Now() //nolint:forbidigo // the last times of logs
 	var errs []error
 	for _, p := range policies {
-		compiled, problems := compile.Compile(p, compile.Everything(), at)
+		compiled, problems := compile.Compile(p, compile.Everything(), now)
 		for _, problem := range problems {
 			errs = append(errs, fmt.Errorf("policy %s/%s: %w", p.Namespace, p.Name, problem))
 		}
 		if compiled != nil {
-			errs = append(errs, refuseUnreplayable(compiled))
+			errs = append(errs, refuseUnreplayable(compiled), addOffsets(compiled, now))
 		}
 		plans = append(plans, compiled)
 	}
 	return plans, errors.Join(errs...)
+}
+
+// addOffsets gives the calendars of the plan the offsets of their time zones since 1970. A plan for requests of today
+// has those of two years.
+func addOffsets(p *plan.Plan, now time.Time) error {
+	for i := range p.Limits {
+		c := p.Limits[i].Calendar
+		if c == nil {
+			continue
+		}
+		zone, err := time.LoadLocation(c.TimeZone)
+		if err != nil {
+			return fmt.Errorf("policy %s: %w", p.ID(), err)
+		}
+		c.OffsetSeconds, c.Shifts = plan.ZoneOffsets(zone, time.Unix(0, 0), now.AddDate(1, 0, 0))
+	}
+	return nil
 }

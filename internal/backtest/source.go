@@ -59,6 +59,7 @@ type scanner struct {
 	lines  *bufio.Reader
 	reader lineReader
 	host   string
+	dates  *clock // of times in two fields, else nil
 	closer io.Closer
 
 	number     int64 // of the line
@@ -99,6 +100,9 @@ func uncompressed(from io.Reader) (*bufio.Reader, error) {
 func (sc *scanner) findFields(s *Source, plans []*plan.Plan) (err error) {
 	var has map[Attribute]bool
 	needed := needed(plans)
+	if s.Fields[AttributeDate] != "" {
+		needed, sc.dates = append(needed, AttributeDate), &clock{}
+	}
 	sample, err := sc.sample()
 	if err != nil {
 		return err
@@ -146,11 +150,14 @@ func (sc *scanner) next(e *entry) error {
 		if err != nil {
 			return err
 		}
-		if line == "" {
+		if line == "" || line[0] == '#' { // the names of the fields, in the formats of CloudFront and IIS
 			continue
 		}
 		*e = entry{}
 		err = sc.reader.read(line, e)
+		if err == nil && e.date != "" && e.time != "" {
+			e.micros, err = sc.dates.parse(e.date + " " + e.time)
+		}
 		if err == nil && e.micros == 0 {
 			err = errors.New("has no time")
 		}

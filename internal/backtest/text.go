@@ -67,7 +67,7 @@ func newTextReader(format Format, sample []string, named map[Attribute]string, n
 	}
 	for _, a := range withRequest(needed) {
 		if n := fields[a]; n > 0 {
-			r.set(n, setterOf(a))
+			r.set(n, setterIn(named, a))
 		}
 	}
 	return r, has, nil

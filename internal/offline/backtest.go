@@ -54,7 +54,7 @@ request costs 1. Policies without matches apply to all requests. Lines are put i
 within 30 s, and the lines of one second are spread evenly over it.
 
 --map ATTRIBUTE=FIELD names the field of an attribute: method, host, path, remoteAddress,
-principal, domain, time, status, request, header.NAME or descriptor.KEY. FIELD is a name
+principal, domain, time, date, status, request, header.NAME or descriptor.KEY. FIELD is a name
 in JSON and a number in the other formats, from 1.
 
 --solve LIMIT finds the smallest threshold of that limit with which the policies together
