@@ -87,7 +87,7 @@ var _ = Describe("RateLimitPolicy", func() {
 		Entry("more than 24 characters", "00001h00001m00001s00001ms"),
 	)
 
-	DescribeTable("writes days and weeks in hours", func(ctx SpecContext, duration, want string) {
+	DescribeTable("writes days, weeks and fractions in whole numbers", func(ctx SpecContext, duration, want string) {
 		err := create(ctx, limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: "`+duration+`"}`))
 		Expect(causes(err)).To(ConsistOf(
 			HaveField("Message", ContainSubstring("spec.limits[0].window in body should match")),
@@ -95,6 +95,8 @@ var _ = Describe("RateLimitPolicy", func() {
 		))
 	},
 		Entry("days", "7d", ": 7d: write 168h"),
+		Entry("a fraction of an hour", "1.5h", ": 1.5h: write 90m"),
+		Entry("a fraction of a second", "0.25s", ": 0.25s: write 250ms"),
 		Entry("weeks", "2w", ": 2w: write 336h"),
 	)
 
@@ -125,7 +127,7 @@ var _ = Describe("RateLimitPolicy", func() {
 			provoked = append(provoked, r.message)
 		}
 		messages := slices.DeleteFunc(ruleMessages(policySchema(GinkgoTB())), func(message string) bool {
-			return strings.HasPrefix(message, "durations have no days") // provoked above, beside the error of the pattern
+			return strings.HasPrefix(message, "durations have no days, weeks and fractions") // provoked above, beside the error of the pattern
 		})
 		Expect(provoked).To(ContainElements(messages))
 	})

@@ -6,7 +6,7 @@ package v1alpha1
 // Duration is a length of time in the format of GEP-2257: one to four whole numbers,
 // each with the unit h, m, s or ms, such as "1h30m" or "500ms".
 //
-// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9]{1,4}[dw]$')",message="durations have no days and weeks: write 168h for 7d",messageExpression="'%s: write %dh'.format([self, int(self.substring(0, self.size() - 1)) * (self.endsWith('d') ? 24 : 168)])"
+// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,4}[dw]|[0-9]{0,4}[.][0-9]{1,3}[hms])$')",message="durations have no days, weeks and fractions: write 168h for 7d",messageExpression="self.contains('.') ? '%s: write %d%s'.format([self, self.endsWith('h') ? duration(self).getMinutes() : self.endsWith('m') ? duration(self).getSeconds() : duration(self).getMilliseconds(), self.endsWith('h') ? 'm' : self.endsWith('m') ? 's' : 'ms']) : '%s: write %dh'.format([self, int(self.substring(0, self.size() - 1)) * (self.endsWith('d') ? 24 : 168)])"
 // +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 // +kubebuilder:validation:MaxLength=24
 type Duration string

@@ -6,8 +6,10 @@ package duration
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -42,6 +44,26 @@ func Hint(text string) string {
 		return ""
 	}
 	return text + ": write " + hours
+}
+
+// InWholeNumbers returns "1.5h: write 1h30m" for a duration of whole milliseconds with fractions, days or weeks, for places
+// where only whole numbers of hours and smaller units are valid; "" for all other texts.
+func InWholeNumbers(text string) string {
+	d, err := Parse(text)
+	if err != nil || d <= 0 || d%time.Millisecond != 0 || !strings.ContainsAny(text, ".dw") {
+		return ""
+	}
+	var whole strings.Builder
+	for _, unit := range []struct {
+		name   string
+		length time.Duration
+	}{{"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}} {
+		if n := d / unit.length; n > 0 {
+			fmt.Fprintf(&whole, "%d%s", n, unit.name)
+		}
+		d %= unit.length
+	}
+	return text + ": write " + whole.String()
 }
 
 // Parse parses a duration as time.ParseDuration does, with the additional units d and w.

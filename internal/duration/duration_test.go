@@ -42,6 +42,18 @@ func TestHint(t *testing.T) {
 	}
 }
 
+func TestInWholeNumbers(t *testing.T) {
+	g := NewWithT(t)
+	for text, want := range map[string]string{
+		"1.5h": "1h30m", "7d": "168h", "1d12h": "36h", "0.1d": "2h24m", "1.5s": "1s500ms", ".5m": "30s", "90.25m": "1h30m15s",
+	} {
+		g.Expect(duration.InWholeNumbers(text)).To(Equal(text + ": write " + want))
+	}
+	for _, text := range []string{"1h", "1.5ms", "", "soon", "-1.5h", "0.0h", "1.5x"} {
+		g.Expect(duration.InWholeNumbers(text)).To(BeEmpty(), text)
+	}
+}
+
 func TestVar(t *testing.T) {
 	g := NewWithT(t)
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)

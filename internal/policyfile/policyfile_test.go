@@ -71,6 +71,8 @@ func TestReadRejects(t *testing.T) {
 		"neither of two members":  {strings.Replace(named("a"), ", window: 1m", "", 1), []string{"spec.limits[0]", "exactly one of window and calendar"}},
 		"a broken rule":           {named("a") + "  counting: Attempts\n" + "  key:\n  - type: Header\n", []string{"spec.key[0]", "header must be set"}},
 		"two limits of one name":  {named("a") + "  - {name: burst, algorithm: FixedWindow, threshold: 5, window: 1m}\n", []string{"spec.limits[1]", "Duplicate"}},
+		"a fraction of a hit":     {strings.Replace(named("a"), "threshold: 5", "threshold: 1.5", 1), []string{`spec.limits[0].threshold: Invalid value: "float64"`}},
+		"a fraction of an hour":   {strings.Replace(named("a"), "1m", "1.5h", 1), []string{`spec.limits[0].window: Invalid value: "1.5h": 1.5h: write 1h30m`}},
 		"days":                    {strings.Replace(named("a"), "1m", "7d", 1), []string{`spec.limits[0].window: Invalid value: "7d": 7d: write 168h`}},
 		"every bad document": {
 			strings.Replace(named("a"), "1m", "1y", 1) + "---" + named("b") + "---" + strings.Replace(named("c"), "5", "-5", 1),

@@ -6,6 +6,7 @@ package policyfile
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -115,7 +116,7 @@ func defaultsOf(s *structuralschema.Structural) *structuralschema.Structural {
 func (s *resourceSchema) validate(ctx context.Context, object map[string]any) field.ErrorList {
 	if !s.fits(object) {
 		if errs := s.formErrors(object); len(errs) > 0 {
-			s.hintAtHours(errs)
+			s.hintAtDurations(errs)
 			return errs // CEL rules report confusing errors for objects of a wrong form
 		}
 	}
@@ -143,16 +144,26 @@ func (s *resourceSchema) formErrors(object map[string]any) (errs field.ErrorList
 	errs = append(errs, unknownMetadata(object)...)
 	defaulting.Default(object, s.defaults)
 	errs = append(errs, validateName(object)...)
-	errs = append(errs, validation.ValidateCustomResource(nil, object, s.validator)...)
+	errs = append(errs, withoutNameless(validation.ValidateCustomResource(nil, object, s.validator))...)
 	return append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
 }
 
-// hintAtHours gives durations with days or weeks the message of their CEL rule.
-func (s *resourceSchema) hintAtHours(errs field.ErrorList) {
+// withoutNameless returns the errors without those that name no field, of which the validator has one beside the error
+// of a number with a fraction.
+func withoutNameless(errs field.ErrorList) field.ErrorList {
+	isNameless := func(err *field.Error) bool { return err.Field == "<nil>" }
+	if !slices.ContainsFunc(errs, func(err *field.Error) bool { return !isNameless(err) }) {
+		return errs
+	}
+	return slices.DeleteFunc(errs, isNameless)
+}
+
+// hintAtDurations gives durations with days, weeks or fractions a message like that of their CEL rule.
+func (s *resourceSchema) hintAtDurations(errs field.ErrorList) {
 	for _, err := range errs {
 		text, _ := err.BadValue.(string)
 		at := s.find(steps(err.Field))
-		if hint := duration.Hint(text); hint != "" && at != nil && at.ValueValidation != nil && at.ValueValidation.Pattern == durationPattern {
+		if hint := duration.InWholeNumbers(text); hint != "" && at != nil && at.ValueValidation != nil && at.ValueValidation.Pattern == durationPattern {
 			err.Detail = hint
 		}
 	}
