@@ -42,7 +42,7 @@ every file must be valid, and there must be a policy.`,
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters: "+redisSchemes+" (default: count in memory)")
-	flags.StringSliceVar(&f.policies, "policies", nil, "folder with policy files; may be repeated (required)")
+	flags.StringSliceVar(&f.policies, "policies", nil, "folder with policy files, also in folders below; may be repeated (required)")
 	flags.IntVar(&f.replicas, "replicas", 1, "number of processes that share Redis: while Redis does not answer, failureMode Local divides the limits by it")
 	return cmd
 }

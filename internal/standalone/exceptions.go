@@ -43,7 +43,7 @@ func (f *policyFiles) compileExceptions(files map[string]*policyFile, records []
 				continue
 			}
 			if other, taken := definedIn[compiled.ID()]; taken {
-				errs = append(errs, &fileError{path: path, err: fmt.Errorf("%s is also defined in %s, which takes precedence", e.Object(), other)})
+				errs = append(errs, &fileError{path: path, err: fmt.Errorf("%s is also defined in %s: keep one of them", e.Object(), other)})
 				continue
 			}
 			definedIn[compiled.ID()] = path

@@ -29,6 +29,7 @@ import (
 // policyFiles holds the records compiled from the files of some folders.
 type policyFiles struct {
 	dirs     []string
+	folders  []string               // dirs and those below, as the last load has found them
 	read     map[string]*readFile   // by path, as the last load has read it
 	files    map[string]*policyFile // by path
 	records  []plan.Record          // of all files, as merge returns them
@@ -102,7 +103,7 @@ func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	}
 	if len(errs) > 0 { // keep the records of a folder that failed to list
 		for path, last := range f.files {
-			if files[path] == nil && slices.ContainsFunc(errs, func(e *fileError) bool { return e.path == filepath.Dir(path) }) {
+			if files[path] == nil && slices.ContainsFunc(errs, func(e *fileError) bool { return isBelow(path, e.path) }) {
 				files[path] = last
 			}
 		}
@@ -120,6 +121,11 @@ func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	f.revision++
 	f.snapshot = f.snapshot.With(f.revision, changedRecords(before, records))
 	return f.snapshot, errs
+}
+
+// isBelow reports whether the file is in the folder or in one below it.
+func isBelow(file, folder string) bool {
+	return strings.HasPrefix(file, strings.TrimSuffix(folder, "/")+"/")
 }
 
 // changedRecords returns the records that differ between two lists, by ID; nil stands for a removed one.
@@ -141,30 +147,17 @@ func changedRecords(before, after []plan.Record) map[string]plan.Record {
 	return changed
 }
 
-// list returns the paths of the policy files, folder by folder.
+// list returns the paths of the policy files, folder by folder, and sets the folders that they may be in.
 func (f *policyFiles) list() (paths []string, errs []*fileError) {
+	f.folders = nil
 	for _, dir := range f.dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			errs = append(errs, &fileError{path: dir, err: errors.Unwrap(err)})
-		}
-		for _, entry := range entries {
-			if isPolicyFile(dir, entry.Name()) {
-				paths = append(paths, filepath.Join(dir, entry.Name()))
-			}
+		files, folders, problems := policyfile.List(dir)
+		paths, f.folders = append(paths, files...), append(f.folders, folders...)
+		for _, problem := range problems {
+			errs = append(errs, &fileError{path: problem.Path, err: problem.Err})
 		}
 	}
 	return paths, errs
-}
-
-// isPolicyFile reports whether the name has a YAML or JSON extension, is not hidden
-// and is not a folder. It follows symbolic links, which ConfigMap volumes use.
-func isPolicyFile(dir, name string) bool {
-	if strings.HasPrefix(name, ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
-		return false
-	}
-	info, err := os.Stat(filepath.Join(dir, name))
-	return err != nil || !info.IsDir()
 }
 
 // readFile is a file as it was read.
@@ -293,7 +286,7 @@ func merge(files map[string]*policyFile) (records []plan.Record, errs []*fileErr
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		for _, record := range files[path].records {
 			if other, taken := definedIn[record.ID()]; taken {
-				errs = append(errs, &fileError{path: path, err: fmt.Errorf("%s is also defined in %s, which takes precedence", record.ID(), other)})
+				errs = append(errs, &fileError{path: path, err: fmt.Errorf("%s is also defined in %s: keep one of them", record.ID(), other)})
 				continue
 			}
 			definedIn[record.ID()] = path

@@ -192,9 +192,30 @@ func TestFirstFileWinsForADuplicatePolicy(t *testing.T) {
 	g := NewWithT(t)
 	r := start(t, "", map[string]string{"b.yaml": policyText("a", 10)})
 	r.write(t, "c.yaml", policyText("a", 99))
-	g.Eventually(r.log.String).Should(ContainSubstring("shop/a is also defined in"))
+	g.Eventually(r.log.String).Should(And(ContainSubstring("shop/a is also defined in"), ContainSubstring("keep one of them")))
 	_, threshold := r.check("a")
 	g.Expect(threshold).To(Equal(int64(10)))
+}
+
+// Folders below that of --policies are read as validate reads them, also when they appear later.
+func TestFoldersBelowAreRead(t *testing.T) {
+	g := NewWithT(t)
+	r := start(t, "", map[string]string{"a.yaml": policyText("a", 1), "kustomization.yaml": "resources: [a.yaml]"})
+	below := filepath.Join("team", "eu")
+	g.Expect(os.MkdirAll(filepath.Join(r.dir, below, ".hidden"), 0o700)).To(Succeed())
+	r.write(t, filepath.Join(below, ".hidden", "c.yaml"), policyText("c", 1))
+	r.write(t, filepath.Join(below, "b.yaml"), policyText("b", 2))
+	threshold := func(policy string) func() int64 {
+		return func() int64 { _, threshold := r.check(policy); return threshold }
+	}
+	g.Eventually(threshold("b"), "30s").Should(Equal(int64(2)))
+	r.write(t, filepath.Join(below, "b.yaml"), policyText("b", 3))
+	g.Eventually(threshold("b"), "30s").Should(Equal(int64(3)))
+	g.Expect(threshold("c")()).To(BeZero())
+	g.Expect(os.RemoveAll(filepath.Join(r.dir, "team"))).To(Succeed())
+	g.Eventually(threshold("b"), "30s").Should(BeZero())
+	g.Expect(threshold("a")()).To(Equal(int64(1)))
+	g.Expect(r.log.String()).NotTo(ContainSubstring("Failed"))
 }
 
 // A folder mounted from a ConfigMap changes when one link is replaced.

@@ -28,10 +28,8 @@ func (e *Endpoint) watch(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = watcher.Close() }()
-	for _, dir := range e.options.Policies {
-		if err := watcher.Add(dir); err != nil {
-			return fmt.Errorf("watch %s: %w", dir, err)
-		}
+	if err := e.watchFolders(watcher); err != nil {
+		return err
 	}
 	// A file may have changed between the first load and now.
 	due := time.NewTimer(settleTime)
@@ -45,10 +43,28 @@ func (e *Endpoint) watch(ctx context.Context) error {
 		case err := <-watcher.Errors:
 			e.options.Logger.Warn("Failed to watch policy files", "error", err)
 		case <-due.C:
+			watched := len(watcher.WatchList())
 			e.reload(ctx)
+			if err := e.watchFolders(watcher); err != nil {
+				e.options.Logger.Warn("Failed to watch policy files", "error", err)
+			}
 			due.Reset(recheckInterval)
+			if len(watcher.WatchList()) != watched { // a new folder may have got files before it was watched
+				due.Reset(settleTime)
+			}
 		}
 	}
+}
+
+// watchFolders watches the folders that the last load has found. The watcher ignores those that it watches, and forgets those that
+// are removed.
+func (e *Endpoint) watchFolders(watcher *fsnotify.Watcher) error {
+	for _, folder := range e.files.folders {
+		if err := watcher.Add(folder); err != nil {
+			return fmt.Errorf("watch %s: %w", folder, err)
+		}
+	}
+	return nil
 }
 
 // reload loads the files, uses the plans if they changed, and logs each problem once.

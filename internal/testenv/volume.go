@@ -33,7 +33,7 @@ func (v *Volume) Path(name string) string { return filepath.Join(v.Dir, name) }
 func (v *Volume) Replace(files map[string][]byte) {
 	v.tb.Helper()
 	v.version++
-	version := strconv.Itoa(v.version)
+	version := ".." + strconv.Itoa(v.version)
 	v.must(os.Mkdir(v.Path(version), 0o700))
 	for name, data := range files {
 		v.must(os.WriteFile(filepath.Join(v.Path(version), name), data, 0o600))

@@ -10,8 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
+
+	"github.com/weir-dev/weir/internal/policyfile"
 )
 
 // MaxFileBytes is the size of the largest file.
@@ -52,39 +52,17 @@ func Load(paths []string, stdin io.Reader) ([]Source, error) {
 	return sources, nil
 }
 
-// list returns the file, or the files in the folder in the order of their names.
-func list(path string) (files []string, err error) {
-	if path == "-" {
+// list returns the file, or the files in the folder.
+func list(path string) ([]string, error) {
+	if info, err := os.Stat(path); path == "-" || err == nil && !info.IsDir() {
 		return []string{path}, nil
 	}
-	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case file == path && !entry.IsDir():
-			files = append(files, file)
-		case entry.IsDir():
-			if file != path && strings.HasPrefix(entry.Name(), ".") {
-				return fs.SkipDir
-			}
-		case isManifest(file):
-			files = append(files, file)
-		}
-		return nil
-	})
-	return files, err
-}
-
-// isManifest reports whether the file in a folder may contain policies. Links are followed to
-// files, as in the volume of a ConfigMap.
-func isManifest(path string) bool {
-	name := filepath.Base(path)
-	if strings.HasPrefix(name, ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) ||
-		strings.TrimSuffix(name, filepath.Ext(name)) == "kustomization" {
-		return false
+	files, _, problems := policyfile.List(path)
+	var errs []error
+	for _, problem := range problems {
+		errs = append(errs, problem)
 	}
-	info, err := os.Stat(path)
-	return err != nil || !info.IsDir()
+	return files, errors.Join(errs...)
 }
 
 func load(file string, stdin io.Reader) (Source, error) {

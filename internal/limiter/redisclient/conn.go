@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -62,7 +63,33 @@ func (c *connections) dialRaw(ctx context.Context, network, addr string) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	return (&tls.Dialer{NetDialer: &plain, Config: config}).DialContext(ctx, network, addr)
+	opened, err := plain.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	return handshake(ctx, tls.Client(opened, config))
+}
+
+// handshakeTimeout bounds a handshake, so that its error is reported before the attempt to connect ends.
+const handshakeTimeout = dialTimeout * 3 / 4
+
+var errNoHandshake = errors.New("does not answer a TLS handshake; a port without TLS needs redis:// in place of rediss://")
+
+// handshake completes the TLS handshake. A server without TLS does not answer it.
+func handshake(ctx context.Context, opened *tls.Conn) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	if err := opened.HandshakeContext(ctx); err != nil {
+		_ = opened.Close()
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil, fmt.Errorf("%s %w: %w", opened.RemoteAddr(), errNoHandshake, err) // two, since the library unwraps one
+		}
+		return nil, err
+	}
+	return opened, nil
 }
 
 func (c *connections) add(opened *conn) {

@@ -43,8 +43,13 @@ type Files struct {
 
 // New is like the function New, with the credentials and certificates of the files.
 func (f Files) New(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
+	if hidesPassword(rawURL) {
+		return nil, errUnescaped
+	}
 	parsed, err := url.Parse(rawURL)
-	if err != nil {
+	if err != nil && strings.Contains(rawURL, "@") {
+		return nil, errUnescaped
+	} else if err != nil {
 		return nil, errors.New("not a URL") // the parser's error repeats the URL with its password
 	}
 	if err := f.validate(parsed); err != nil {
@@ -60,6 +65,21 @@ func (f Files) New(rawURL string, timeout time.Duration) (redis.UniversalClient,
 	default:
 		return nil, fmt.Errorf("scheme %q: want redis://, redis-cluster:// or redis-sentinel://, or with TLS rediss://, rediss-cluster:// or rediss-sentinel://", parsed.Scheme)
 	}
+}
+
+// errUnescaped is the error of a URL whose user or password has characters with a meaning in URLs.
+var errUnescaped = errors.New("not a URL: in user and password write %25 for %, %23 for #, %2F for /, %3F for ? and %40 for @, or use --redis-password-file")
+
+// hidesPassword reports whether the parser would take the end of a password for a path, a query or a fragment. Only further
+// addresses may be written with "@", by mistake.
+func hidesPassword(rawURL string) bool {
+	_, rest, _ := strings.Cut(rawURL, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		return false
+	}
+	ofURL, _, _ := strings.Cut(rest[end:], "addr=")
+	return strings.Contains(ofURL, "@")
 }
 
 // validate returns an error if the files cannot be used with the URL, or cannot be read.

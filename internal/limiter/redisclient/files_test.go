@@ -127,6 +127,23 @@ func TestCertificateFiles(t *testing.T) {
 	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: stranger, Key: strangerKey})).To(HaveOccurred())
 }
 
+// A port without TLS does not answer a handshake. The error names the scheme.
+func TestPortWithoutTLSIsNamed(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartRedis(t)
+	for _, scheme := range []string{"rediss://", "rediss-cluster://"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			client, err := redisclient.New(scheme+server.Addr, time.Minute)
+			g.Expect(err).NotTo(HaveOccurred())
+			defer func() { _ = client.Close() }()
+			g.Expect(client.Ping(t.Context()).Err()).To(MatchError(ContainSubstring(
+				server.Addr + " does not answer a TLS handshake; a port without TLS needs redis:// in place of rediss://")))
+		})
+	}
+}
+
 // Nodes may announce addresses while their certificates have a name.
 func TestServerName(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,14 @@ func TestNewRejectsURL(t *testing.T) {
 		"redis://u:secret@h:6379/many":   "redis://u:xxxxx@h:6379/many",
 		"redis://h:6379?password=secret": "redis://h:6379: redis: unexpected option: password",
 
+		"redis://:1#secret@h:6379":             "in user and password write %25 for %",
+		"redis://:1/secret@h:6379":             "in user and password write %25 for %",
+		"redis://:secret?secret@h:6379":        "in user and password write %25 for %",
+		"redis://u:secret%@h:6379":             "in user and password write %25 for %",
+		"redis-cluster://u:secret#1@h:6379":    "in user and password write %25 for %",
+		"rediss-sentinel://u:1/secret@h/m/0":   "in user and password write %25 for %",
+		"redis://u:1#secret@h:6379?addr=h2:12": "in user and password write %25 for %",
+
 		"redis-sentinel://u:secret@h":                 "redis-sentinel://u:xxxxx@h: want the name of the master after the address",
 		"redis-sentinel:///master":                    "want the address of a sentinel",
 		"redis-sentinel://h/master/db":                "redis-sentinel://h/master/db: redis: invalid database number",

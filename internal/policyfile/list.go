@@ -1,0 +1,46 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// List returns the .yaml, .yml and .json files in the folder and in those below, and all these folders, in the order
+// of their names. It leaves out hidden ones and kustomizations. Links are followed to files, as in the volume of a
+// ConfigMap. A folder that cannot be read is an error, and does not end the search.
+func List(folder string) (files, folders []string, errs []*fs.PathError) {
+	entries, err := os.ReadDir(folder)
+	folders = []string{folder}
+	if failure, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, folders, []*fs.PathError{failure}
+	}
+	for _, entry := range entries {
+		path := filepath.Join(folder, entry.Name())
+		switch {
+		case strings.HasPrefix(entry.Name(), "."):
+		case entry.IsDir():
+			filesBelow, foldersBelow, problems := List(path)
+			files, folders, errs = append(files, filesBelow...), append(folders, foldersBelow...), append(errs, problems...)
+		case isManifest(path):
+			files = append(files, path)
+		}
+	}
+	return files, folders, errs
+}
+
+// isManifest reports whether the file may contain policies.
+func isManifest(path string) bool {
+	name, extension := filepath.Base(path), filepath.Ext(path)
+	if !slices.Contains([]string{".yaml", ".yml", ".json"}, extension) || strings.TrimSuffix(name, extension) == "kustomization" {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err != nil || !info.IsDir()
+}
