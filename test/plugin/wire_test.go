@@ -173,6 +173,7 @@ func wirePrintsThePage(t *testing.T, w *wired) {
 	page, err := os.ReadFile("../../docs/integrations/envoy-gateway.md")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(page)).To(ContainSubstring("kubectl label namespace envoy-gateway-system ratelimit.weir.dev/client=true"))
+	g.Expect(string(page)).To(ContainSubstring("```sh\nkubectl weir wire httproute/shop -n shop\n```"))
 	g.Expect(route["Namespace/envoy-gateway-system"].GetLabels()).To(Equal(map[string]string{"ratelimit.weir.dev/client": "true"}))
 
 	short, _ := w.run("route/shop", "-n", "shop", "--envoy-namespace", "envoy-gateway-system", "--service", "weir")
