@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeauth authorizes the calls on the state of keys with the API server. No
-// decision needs it, so decisions continue while the API server is down.
+// Package kubeauth asks the API server what users may do: it authorizes the calls on the state of keys, and names of other
+// users in exceptions. No decision needs it, so decisions continue while the API server is down.
 package kubeauth
 
 import (
@@ -17,6 +17,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -119,11 +120,11 @@ func (a *Authorizer) Authorize(ctx context.Context, token string, verb httpapi.V
 		Name:        policy,
 	}
 	key := accessKey{hash, verb, namespace, policy}
-	allowed, err := answerOf(ctx, a.answers, a.accesses, key, func() (bool, error) { return a.allowed(ctx, user, &attributes) })
+	permitted, err := answerOf(ctx, a.answers, a.accesses, key, func() (bool, error) { return allowed(ctx, a.access, user, &attributes) })
 	if err != nil {
 		return none, err
 	}
-	if !allowed {
+	if !permitted {
 		return none, httpapi.ErrForbidden
 	}
 	return httpapi.Caller{User: user.Username, CredentialID: credentialID(user)}, nil
@@ -182,9 +183,21 @@ func (a *Authorizer) userOf(ctx context.Context, token string) (*authenticationv
 	return &review.Status.User, nil
 }
 
+// MayImpersonate reports whether the API server lets the caller impersonate the user with the name. It keeps no answers.
+func MayImpersonate(ctx context.Context, access authorizationclient.SubjectAccessReviewInterface, caller *authenticationv1.UserInfo, name string) (bool, error) {
+	attributes := &authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "users", Name: name}
+	if namespace, account, err := serviceaccount.SplitUsername(name); err == nil {
+		attributes.Resource, attributes.Namespace, attributes.Name = "serviceaccounts", namespace, account
+	}
+	return allowed(ctx, access, caller, attributes)
+}
+
 // allowed reports whether the user may do this.
-func (a *Authorizer) allowed(ctx context.Context, user *authenticationv1.UserInfo, attributes *authorizationv1.ResourceAttributes) (bool, error) {
-	review, err := a.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+func allowed(
+	ctx context.Context, access authorizationclient.SubjectAccessReviewInterface,
+	user *authenticationv1.UserInfo, attributes *authorizationv1.ResourceAttributes,
+) (bool, error) {
+	review, err := access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:               user.Username,
 		Groups:             user.Groups,
 		UID:                user.UID,

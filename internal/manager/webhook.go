@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -70,8 +71,14 @@ func addWebhook(
 	ctx context.Context, mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, budget plan.Budget,
 	in *intake.Intake, logger *slog.Logger,
 ) error {
+	config := rest.AddUserAgent(rest.CopyConfig(mgr.GetConfig()), "webhook")
+	config.QPS = -1 // the API server has its own flow control
+	authorization, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return err
+	}
 	validator := &v1alpha1.Validator{
-		Namespaces: mgr.GetAPIReader(), Tenancy: tenancy, Reviews: o.Reviews,
+		Namespaces: mgr.GetAPIReader(), Access: authorization.SubjectAccessReviews(), Tenancy: tenancy, Reviews: o.Reviews,
 		Sizes: &v1alpha1.RecordSizes{Objects: mgr.GetCache(), Budget: budget},
 	}
 	if err := validator.Follow(ctx, mgr.GetCache()); err != nil {

@@ -16,8 +16,10 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -39,6 +41,28 @@ var _ = Describe("The webhook of the manager", func() {
 
 		_, body := get(metrics, "/metrics")
 		Expect(body).To(ContainSubstring(`controller_runtime_webhook_requests_total{code="200"`))
+	})
+
+	It("asks the API server whom a caller may impersonate", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		configureWebhook(ctx, namespace)
+		e := &v1alpha1.RateLimitException{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "launch", Annotations: map[string]string{v1alpha1.RequestedByAnnotation: "jane"}},
+			Spec:       v1alpha1.RateLimitExceptionSpec{Policy: "api", Until: metav1.NewTime(time.Now().Add(time.Hour)), Action: v1alpha1.ExceptionActionAllow},
+		}
+		role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit-exceptions"}
+		Expect(api.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ratelimitexceptions"}, Verbs: []string{"create"},
+		}}})).To(Succeed())
+		Expect(api.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bob"}, RoleRef: role,
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}}})).To(Succeed())
+		config := rest.CopyConfig(apiServer.Config)
+		config.Impersonate.UserName = "bob"
+		bob, err := client.New(config, client.Options{Scheme: api.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(ctx context.Context) error { return bob.Create(ctx, e.DeepCopy(), client.DryRunAll) }).
+			Should(MatchError(ContainSubstring("may not impersonate")))
+		Expect(api.Create(ctx, e)).To(Succeed(), "system:masters may impersonate everybody")
 	})
 
 	It("judges a policy while another address has 500 slow connections", func(ctx SpecContext) {

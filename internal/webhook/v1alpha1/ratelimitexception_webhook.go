@@ -30,42 +30,34 @@ type exceptionValidator struct{ *Validator }
 
 var _ admission.Validator[*v1alpha1.RateLimitException] = (*exceptionValidator)(nil)
 
-// ValidateCreate rejects an exception that the controller would not accept, and the name of another user in
-// RequestedByAnnotation. It accepts an exception to a policy that does not exist yet.
+// ValidateCreate rejects an exception that the controller would not accept, and a name in RequestedByAnnotation that is
+// neither the caller's nor the name of a user whom the caller may impersonate. It accepts an exception to a policy that does
+// not exist yet.
 func (v *exceptionValidator) ValidateCreate(ctx context.Context, e *v1alpha1.RateLimitException) (admission.Warnings, error) {
-	return v.validate(ctx, e, requestedByProblems(ctx, e))
+	return v.validate(ctx, e, v.requestedByProblems(ctx, e))
 }
 
-// ValidateUpdate rejects a spec that the controller would not accept, and the name of another user in
-// RequestedByAnnotation if the spec or the name changes. Any other update of the metadata passes.
+// ValidateUpdate rejects a spec that the controller would not accept. If the name in RequestedByAnnotation is new or changes,
+// or if the spec changes otherwise than by an earlier end or lower numbers, it rejects the same names as ValidateCreate. Any
+// other update of the metadata passes.
 func (v *exceptionValidator) ValidateUpdate(ctx context.Context, was, e *v1alpha1.RateLimitException) (admission.Warnings, error) {
-	const annotation = v1alpha1.RequestedByAnnotation
-	sameSpec := equality.Semantic.DeepEqual(was.Spec, e.Spec)
-	switch {
-	case !e.DeletionTimestamp.IsZero(), sameSpec && was.Annotations[annotation] == e.Annotations[annotation]:
+	if !e.DeletionTimestamp.IsZero() {
 		return nil, nil
-	case sameSpec:
-		return nil, invalid("RateLimitException", e.Name, requestedByProblems(ctx, e))
-	default:
-		return v.validate(ctx, e, requestedByProblems(ctx, e))
 	}
+	var problems field.ErrorList
+	sameName := was.Annotations[v1alpha1.RequestedByAnnotation] == e.Annotations[v1alpha1.RequestedByAnnotation]
+	if !sameName || !onlyLowers(&was.Spec, &e.Spec) {
+		problems = v.requestedByProblems(ctx, e)
+	}
+	if equality.Semantic.DeepEqual(was.Spec, e.Spec) {
+		return nil, invalid("RateLimitException", e.Name, problems)
+	}
+	return v.validate(ctx, e, problems)
 }
 
 // ValidateDelete accepts every deletion. The webhook is not configured for them.
 func (*exceptionValidator) ValidateDelete(context.Context, *v1alpha1.RateLimitException) (admission.Warnings, error) {
 	return nil, nil
-}
-
-// requestedByProblems returns why the annotation may not have its value: it names another user. A missing annotation is
-// valid.
-func requestedByProblems(ctx context.Context, e *v1alpha1.RateLimitException) field.ErrorList {
-	given, found := e.Annotations[v1alpha1.RequestedByAnnotation]
-	request, err := admission.RequestFromContext(ctx)
-	if !found || err != nil || given == request.UserInfo.Username {
-		return nil
-	}
-	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(v1alpha1.RequestedByAnnotation),
-		fmt.Sprintf("names %q, and you are %q: set it to your name, or remove it", given, request.UserInfo.Username))}
 }
 
 func (v *exceptionValidator) validate(

@@ -4,11 +4,14 @@
 package v1alpha1_test
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -18,14 +21,40 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// as returns a client of another user with all rights.
-func as(user string) client.Client {
+// as returns a client of a user who may write exceptions and has the rights of the rules besides.
+func as(ctx context.Context, user string, rules ...rbacv1.PolicyRule) client.Client {
 	GinkgoHelper()
+	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ratelimitexceptions"}, Verbs: []string{"*"}})
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}, Rules: rules}
+	Expect(api.Create(ctx, role)).To(Succeed())
+	DeferCleanup(api.Delete, role)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	}
+	Expect(api.Create(ctx, binding)).To(Succeed())
+	DeferCleanup(api.Delete, binding)
 	config := rest.CopyConfig(server.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	c, err := client.New(config, client.Options{Scheme: server.Env.Scheme})
 	Expect(err).NotTo(HaveOccurred())
+	for _, rule := range rules {
+		Eventually(ctx, func(ctx context.Context) bool {
+			a := authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]}
+			if len(rule.ResourceNames) > 0 {
+				a.Name = rule.ResourceNames[0]
+			}
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &a}}
+			Expect(api.Create(ctx, review)).To(Succeed())
+			return review.Status.Allowed
+		}).Should(BeTrue())
+	}
 	return c
+}
+
+// impersonate is the right to impersonate the named objects of the resource, all without a name.
+func impersonate(resource string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"impersonate"}, ResourceNames: names}
 }
 
 var _ = Describe("The webhook of exceptions", func() {
@@ -94,10 +123,10 @@ var _ = Describe("The webhook of exceptions", func() {
 
 	It("accepts only the name of the caller in the annotation requested-by", func(ctx SpecContext) {
 		Expect(api.Create(ctx, good(namespace, "api").Obj())).To(Succeed())
-		jane, bob := as("jane"), as("bob")
+		jane, bob := as(ctx, "jane"), as(ctx, "bob")
 		e := exception("launch", 2, time.Hour)
 		e.Annotations = map[string]string{v1alpha1.RequestedByAnnotation: "jane"}
-		Expect(bob.Create(ctx, e.DeepCopy())).To(MatchError(ContainSubstring(`names "jane", and you are "bob": set it to your name, or remove it`)))
+		Expect(bob.Create(ctx, e.DeepCopy())).To(MatchError(ContainSubstring(`names "jane", and you, "bob", may not impersonate that user: set it to your name, or remove it`)))
 		Expect(jane.Create(ctx, e)).To(Succeed())
 
 		changed := e.DeepCopy()
@@ -114,4 +143,59 @@ var _ = Describe("The webhook of exceptions", func() {
 		labeled.Labels = map[string]string{"team": "shop"}
 		Expect(bob.Update(ctx, labeled, client.DryRunAll)).To(Succeed())
 	})
+
+	It("accepts the name of a user whom the caller may impersonate", func(ctx SpecContext) {
+		Expect(api.Create(ctx, good(namespace, "api").Obj())).To(Succeed())
+		const account = "system:serviceaccount:shop:on-call"
+		named := func(user string) *v1alpha1.RateLimitException {
+			e := exception("launch", 2, time.Hour)
+			e.Annotations = map[string]string{v1alpha1.RequestedByAnnotation: user}
+			return e
+		}
+		restore := as(ctx, "restore", impersonate("users", "jane", account))
+		Expect(restore.Create(ctx, named("jane"), client.DryRunAll)).To(Succeed())
+		Expect(restore.Create(ctx, named("ann"), client.DryRunAll)).To(MatchError(ContainSubstring(`names "ann"`)))
+		Expect(restore.Create(ctx, named(account), client.DryRunAll)).To(MatchError(ContainSubstring(`names "`+account)), "as the API server: not a right for users")
+		accounts := as(ctx, "accounts", impersonate("serviceaccounts"))
+		Expect(accounts.Create(ctx, named(account), client.DryRunAll)).To(Succeed())
+		Expect(accounts.Create(ctx, named("jane"), client.DryRunAll)).To(MatchError(ContainSubstring(`names "jane"`)))
+
+		stored := named("jane")
+		Expect(restore.Create(ctx, stored)).To(Succeed())
+		raised := stored.DeepCopy()
+		raised.Spec.Limits[0].Threshold = new(int64(4))
+		Expect(restore.Update(ctx, raised, client.DryRunAll)).To(Succeed(), "an edit in Git keeps the name")
+	})
+
+	DescribeTable("checks the name that an edit keeps, unless it only lowers the exception",
+		func(ctx SpecContext, edit func(*v1alpha1.RateLimitException), passes bool) {
+			Expect(api.Create(ctx, good(namespace, "api").Obj())).To(Succeed())
+			e := exception("launch", 4, time.Hour)
+			e.Annotations = map[string]string{v1alpha1.RequestedByAnnotation: "system:serviceaccount:shop:on-call"}
+			Expect(api.Create(ctx, e)).To(Succeed())
+			edit(e)
+			err := as(ctx, "bob").Update(ctx, e, client.DryRunAll)
+			if passes {
+				Expect(err).NotTo(HaveOccurred())
+			} else {
+				Expect(err).To(MatchError(ContainSubstring("set it to your name, or remove it")))
+			}
+		},
+		Entry("an earlier end", func(e *v1alpha1.RateLimitException) { e.Spec.Until = metav1.NewTime(e.Spec.Until.Add(-time.Minute)) }, true),
+		Entry("an end in the past", func(e *v1alpha1.RateLimitException) { e.Spec.Until = metav1.NewTime(e.Spec.Until.Add(-2 * time.Hour)) }, true),
+		Entry("a later end", func(e *v1alpha1.RateLimitException) { e.Spec.Until = metav1.NewTime(e.Spec.Until.Add(time.Minute)) }, false),
+		Entry("a lower number", func(e *v1alpha1.RateLimitException) { e.Spec.Limits[0].Threshold = new(int64(3)) }, true),
+		Entry("a higher number", func(e *v1alpha1.RateLimitException) { e.Spec.Limits[0].Threshold = new(int64(5)) }, false),
+		Entry("a lower number and a later end", func(e *v1alpha1.RateLimitException) {
+			e.Spec.Limits[0].Threshold, e.Spec.Until = new(int64(3)), metav1.NewTime(e.Spec.Until.Add(time.Minute))
+		}, false),
+		Entry("an exemption", func(e *v1alpha1.RateLimitException) {
+			e.Spec.Action, e.Spec.Limits = v1alpha1.ExceptionActionAllow, nil
+		}, false),
+		Entry("another key", func(e *v1alpha1.RateLimitException) { e.Spec.Key = []string{"other"} }, false),
+		Entry("another reason", func(e *v1alpha1.RateLimitException) { e.Spec.Reason = "another" }, false),
+		Entry("a higher number without the name", func(e *v1alpha1.RateLimitException) {
+			e.Annotations, e.Spec.Limits[0].Threshold = nil, new(int64(5))
+		}, true),
+	)
 })

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -49,6 +50,8 @@ type Validator struct {
 	// Namespaces reads Namespaces and policies from the API server: a cache that lags behind an annotation
 	// would reject what was just granted.
 	Namespaces client.Reader
+	// Access checks whether a caller may write the name of another user into RequestedByAnnotation; nil permits none.
+	Access authorizationclient.SubjectAccessReviewInterface
 	// Tenancy determines which hosts and domains policies may match.
 	Tenancy compile.Tenancy
 }

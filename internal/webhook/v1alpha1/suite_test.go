@@ -21,6 +21,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,8 +107,10 @@ func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop
 	GinkgoHelper()
 	policies, err := cache.New(server.Config, cache.Options{Scheme: server.Env.Scheme})
 	Expect(err).NotTo(HaveOccurred())
+	authorization, err := authorizationclient.NewForConfig(server.Config)
+	Expect(err).NotTo(HaveOccurred())
 	validator := &v1alpha1.Validator{
-		Namespaces: api, Tenancy: tenancy, Sizes: &v1alpha1.RecordSizes{Objects: policies, Budget: budget}, Reviews: reviews,
+		Namespaces: api, Access: authorization.SubjectAccessReviews(), Tenancy: tenancy, Sizes: &v1alpha1.RecordSizes{Objects: policies, Budget: budget}, Reviews: reviews,
 		ReviewTime: time.Minute, // a busy machine may need more than the default
 	}
 	Expect(validator.Follow(ctx, policies)).To(Succeed())
