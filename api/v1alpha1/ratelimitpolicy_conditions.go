@@ -18,7 +18,8 @@ const (
 	// generation.
 	ConditionEnforced = "Enforced"
 
-	// ConditionReady is true when Accepted, Programmed and Enforced are all true.
+	// ConditionReady is true when Accepted, Programmed and Enforced are all true and ResolvedRefs is absent.
+	// A generation that was Ready stays so while ResolvedRefs is Unknown.
 	ConditionReady = "Ready"
 
 	// ConditionStalled is present, and true, only while the policy needs a change of its
@@ -32,6 +33,10 @@ const (
 	// ConditionWired reports whether requests reach the policy. It is present only on policies that
 	// select requests by matches or targetRefs, and does not count for Ready.
 	ConditionWired = "Wired"
+
+	// ConditionResolvedRefs is present only while an object that targetRefs name is missing: Unknown for a
+	// minute, from its lastTransitionTime on, then False.
+	ConditionResolvedRefs = "ResolvedRefs"
 
 	// ConditionActive reports whether a RateLimitException has not ended. It does not count for Ready.
 	ConditionActive = "Active"
@@ -134,10 +139,11 @@ const (
 	// ReasonReady: the policy is accepted, programmed and enforced.
 	ReasonReady = "Ready"
 
-	// ReasonNotReady: at least one of these three is false.
+	// ReasonNotReady: at least one of these three is not true, and one of the conditions is false.
 	ReasonNotReady = "NotReady"
 
-	// ReasonPending: none of these three is false, but at least one is unknown.
+	// ReasonPending: at least one of these three is unknown, and none of the conditions is false. If the three
+	// are true and a target is missing, the reason is ReasonTargetNotFound.
 	ReasonPending = "Pending"
 )
 
@@ -150,7 +156,8 @@ const (
 	// ReasonNoTraffic: no check has applied to the policy since then.
 	ReasonNoTraffic = "NoTraffic"
 
-	// ReasonTargetNotFound: a Gateway, route, listener or rule that targetRefs name does not exist.
+	// ReasonTargetNotFound: a Gateway, route, listener or rule that targetRefs name does not exist. Also a
+	// reason of ConditionResolvedRefs and ConditionReady, which do not count objects that Weir cannot read.
 	ReasonTargetNotFound = "TargetNotFound"
 
 	// ReasonBypassed: a SecurityPolicy of Envoy Gateway keeps requests of a target from Weir.

@@ -183,9 +183,10 @@ func (s *RateLimitPolicySpec) SelectsRequests() bool { return len(s.Matches)+len
 // RateLimitPolicyStatus is the observed state of a RateLimitPolicy.
 type RateLimitPolicyStatus struct {
 	// conditions report whether the policy compiles (Accepted), is in the registry
-	// (Programmed), is enforced by every live replica (Enforced), and all three
-	// (Ready). Wired reports whether requests reach a policy with matches or targetRefs.
-	// Stalled, Reconciling and Warnings are present only while they are true. At most 8.
+	// (Programmed), is enforced by every live replica (Enforced), and all three, with
+	// targets that exist (Ready). Wired reports whether requests reach a policy with matches
+	// or targetRefs. Stalled, Reconciling and Warnings are present only while they are true,
+	// ResolvedRefs only while it is not. At most 8.
 	//
 	// +optional
 	// +listType=map

@@ -182,7 +182,7 @@ func (p *policies) await(ctx context.Context, progress io.Writer, value string) 
 			return false, err
 		}
 		ready = meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionReady)
-		return reportsShadow(policy, value) && ready != nil && ready.Status == metav1.ConditionTrue, nil
+		return reportsShadow(policy, value) && meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionEnforced), nil
 	})
 	if wait.Interrupted(err) {
 		reason := "no leader has processed it"

@@ -32,6 +32,7 @@
 //	facts.go                       the facts, and the conditions that follow from them
 //	ratelimitpolicy_status.go      the status of a policy
 //	ratelimitpolicy_wired.go       the condition Wired
+//	ratelimitpolicy_targets.go     the condition ResolvedRefs
 //	status_queue.go                when a status is to be written
 //	traffic.go                     which policies have traffic
 //	status_writer.go               the one write of a status

@@ -25,8 +25,9 @@ import (
 // maxMessageBytes keeps condition messages short enough for an event.
 const maxMessageBytes = 1000
 
-// facts are the newest observations of an object. The conditions are computed from them alone. Only Wired reads
-// back an earlier status: sightings expire, and silence must not change it.
+// facts are the newest observations of an object. The conditions are computed from them alone. Two read
+// back an earlier status: Wired, because sightings expire and silence must not change it, and ResolvedRefs, whose time
+// the next leader continues.
 type facts struct {
 	kind       plan.Kind
 	uid        types.UID
@@ -49,6 +50,7 @@ type facts struct {
 	mode        plan.Mode // of the plan, "" without one
 	shadow      compile.Shadow
 	wiring      wiring
+	resolution  resolution
 }
 
 // words name an object and its record in messages.
@@ -160,12 +162,12 @@ func reportedBy(object client.Object, status *earlierStatus) reported {
 	return was
 }
 
-// keepTransitionTimes sets the times of the last transitions: the time of the old
+// keepTransitionTimes sets the times of the last transitions, of conditions without one: the time of the old
 // condition if the status is the same, now otherwise.
 func keepTransitionTimes(old, conditions []metav1.Condition) []metav1.Condition {
 	merged := make([]metav1.Condition, 0, len(conditions))
 	for _, c := range conditions {
-		if before := meta.FindStatusCondition(old, c.Type); before != nil {
+		if before := meta.FindStatusCondition(old, c.Type); before != nil && c.LastTransitionTime.IsZero() {
 			merged = append(merged, *before)
 		}
 		meta.SetStatusCondition(&merged, c)
@@ -180,9 +182,9 @@ func exceptWarnings(conditions []metav1.Condition) []metav1.Condition {
 
 // allConditions returns every condition that follows from the facts, but Wired.
 func (f *facts) allConditions() []metav1.Condition {
-	accepted, programmed := f.accepted(), f.programmed()
-	enforced := f.enforced(programmed.Status)
-	ready := f.summarize(accepted, programmed, enforced)
+	needed := f.needed()
+	accepted, programmed, enforced := needed[0], needed[1], needed[2]
+	ready := f.summarize(needed...)
 	if until := f.shadow.Until; ready.Status == metav1.ConditionTrue && !until.IsZero() {
 		ready.Message = fmt.Sprintf("The policy is accepted, programmed and enforced in Shadow until %s: it denies no request.",
 			until.UTC().Format(time.RFC3339))
@@ -193,12 +195,19 @@ func (f *facts) allConditions() []metav1.Condition {
 	conditions := []metav1.Condition{ready, accepted, programmed, enforced}
 	// kstatus: an object that only its author can repair is Stalled, any other that is
 	// not ready is Reconciling.
+	resolved := f.resolution.condition()
 	if accepted.Status != metav1.ConditionTrue && !f.waits {
 		conditions = append(conditions,
 			condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, accepted.Reason, accepted.Message))
-	} else if cause := firstUnmet(accepted, programmed, enforced); cause != nil {
+	} else if resolved != nil && resolved.Status == metav1.ConditionFalse {
+		conditions = append(conditions,
+			condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, resolved.Reason, resolved.Message))
+	} else if cause := firstUnmet(needed...); cause != nil {
 		conditions = append(conditions,
 			condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, cause.Reason, cause.Message))
+	}
+	if resolved != nil {
+		conditions = append(conditions, *resolved)
 	}
 	if len(f.warnings) > 0 {
 		conditions = append(conditions, condition(v1alpha1.ConditionWarnings, metav1.ConditionTrue, v1alpha1.ReasonProbableMistake,
@@ -211,10 +220,19 @@ func (f *facts) allConditions() []metav1.Condition {
 	return conditions
 }
 
+// needed returns Accepted, Programmed and Enforced, then ResolvedRefs if it counts: all must be true for Ready.
+func (f *facts) needed() []metav1.Condition {
+	programmed := f.programmed()
+	needed := []metav1.Condition{f.accepted(), programmed, f.enforced(programmed.Status)}
+	if f.resolution.isUnmet() {
+		needed = append(needed, *f.resolution.condition())
+	}
+	return needed
+}
+
 // unmet returns the reason of the first condition that is not True, or "".
 func (f *facts) unmet() string {
-	accepted, programmed := f.accepted(), f.programmed()
-	if c := firstUnmet(accepted, programmed, f.enforced(programmed.Status)); c != nil {
+	if c := firstUnmet(f.needed()...); c != nil {
 		return c.Reason
 	}
 	return ""
@@ -303,7 +321,8 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 }
 
 // summarize returns the condition Ready: False if any of the conditions is False,
-// else Unknown if any is Unknown. Its message is the message of the first unmet condition.
+// else Unknown if any is Unknown. Its message is the message of the first unmet condition, as is the reason if
+// only ResolvedRefs is unmet.
 func (f *facts) summarize(conditions ...metav1.Condition) metav1.Condition {
 	cause := firstUnmet(conditions...)
 	if cause == nil {
@@ -315,6 +334,9 @@ func (f *facts) summarize(conditions ...metav1.Condition) metav1.Condition {
 		if c.Status == metav1.ConditionFalse {
 			status, reason = metav1.ConditionFalse, v1alpha1.ReasonNotReady
 		}
+	}
+	if cause.Type == v1alpha1.ConditionResolvedRefs {
+		reason = cause.Reason
 	}
 	return condition(v1alpha1.ConditionReady, status, reason, message.Truncate(cause.Reason+": "+cause.Message, maxMessageBytes))
 }

@@ -132,7 +132,10 @@ func options() ctrlcontroller.Options {
 // setupPolicies adds the controller of policies, which also handles the signals for all kinds.
 func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 	if r.Traffic != nil {
-		r.policies.statuses.readsTraffic, r.policies.statuses.gateways = true, r.Gateways
+		r.policies.statuses.readsTraffic = true
+		if r.Gateways != nil {
+			r.policies.statuses.gateways = r.Gateways
+		}
 		if err := mgr.Add(manager.RunnableFunc(r.readTraffic)); err != nil {
 			return err
 		}

@@ -16,8 +16,8 @@ import (
 // none.
 type eventContent struct{ eventType, reason, message string }
 
-// eventOf returns the event for these conditions: that the policy is ready, not accepted, or
-// more than an earlier release can enforce. A state of the registry or of its replicas has none
+// eventOf returns the event for these conditions: that the policy is ready, not accepted,
+// more than an earlier release can enforce, or without a target. A state of the registry or of its replicas has none
 // here, because it concerns thousands of policies together: see outage.
 func eventOf(conditions []metav1.Condition) eventContent {
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
@@ -30,6 +30,9 @@ func eventOf(conditions []metav1.Condition) eventContent {
 		return eventContent{corev1.EventTypeWarning, accepted.Reason, accepted.Message}
 	case enforced != nil && enforced.Reason == v1alpha1.ReasonReplicasTooOld:
 		return eventContent{corev1.EventTypeWarning, enforced.Reason, enforced.Message}
+	case meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionResolvedRefs):
+		resolved := meta.FindStatusCondition(conditions, v1alpha1.ConditionResolvedRefs)
+		return eventContent{corev1.EventTypeWarning, resolved.Reason, resolved.Message}
 	default:
 		return eventContent{}
 	}

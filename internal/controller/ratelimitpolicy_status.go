@@ -39,7 +39,8 @@ func (q *statusQueue) observePolicy(t term, policy *v1alpha1.RateLimitPolicy, co
 		return facts{
 			problems: compiled.problems, warnings: compiled.warnings,
 			requestedAt: requestedAt(policy), mode: compiled.mode(), shadow: compiled.shadow,
-			wiring: earlier.wiring.follow(policy, compiled.selectors()),
+			wiring:     earlier.wiring.follow(policy, compiled.selectors()),
+			resolution: earlier.resolution.follow(policy, earlier.generation),
 		}
 	})
 }

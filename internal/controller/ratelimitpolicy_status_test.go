@@ -30,8 +30,9 @@ func TestConditions(t *testing.T) {
 	forbidden := field.ErrorList{field.Forbidden(at, "not granted")}
 
 	for name, tc := range map[string]struct {
-		problems field.ErrorList
-		rollout  plan.Rollout
+		problems   field.ErrorList
+		rollout    plan.Rollout
+		resolution resolution
 		// "<type> <status> <reason>", as the status lists them
 		want  []string
 		event eventContent
@@ -151,11 +152,56 @@ func TestConditions(t *testing.T) {
 				"spec.limits: Invalid value: 1: cannot be; spec.limits: Forbidden: not granted",
 			},
 		},
+		"a target is missing": {
+			rollout:    enforced,
+			resolution: resolution{status: metav1.ConditionUnknown, message: "no route"},
+			want: []string{
+				"Ready Unknown TargetNotFound", "Accepted True Accepted", "Programmed True Programmed", "Enforced True Enforced",
+				"Reconciling True TargetNotFound", "ResolvedRefs Unknown TargetNotFound",
+			},
+		},
+		"a target of a policy that was Ready is missing": {
+			rollout:    enforced,
+			resolution: resolution{status: metav1.ConditionUnknown, message: "no route", wasReady: true},
+			want: []string{
+				"Ready True Ready", "Accepted True Accepted", "Programmed True Programmed", "Enforced True Enforced",
+				"ResolvedRefs Unknown TargetNotFound",
+			},
+			event: eventContent{"Normal", "Ready", "Every live replica enforces this generation."},
+		},
+		"a target stays missing": {
+			rollout:    enforced,
+			resolution: resolution{status: metav1.ConditionFalse, message: "no route"},
+			want: []string{
+				"Ready False TargetNotFound", "Accepted True Accepted", "Programmed True Programmed", "Enforced True Enforced",
+				"Stalled True TargetNotFound", "ResolvedRefs False TargetNotFound",
+			},
+			event: eventContent{"Warning", "TargetNotFound", "no route"},
+		},
+		"a target stays missing, and a replica is behind": {
+			rollout:    with(func(r *plan.Rollout) { r.AllReplicasCurrent = false }),
+			resolution: resolution{status: metav1.ConditionFalse, message: "no route"},
+			want: []string{
+				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed", "Enforced False ReplicasBehind",
+				"Stalled True TargetNotFound", "ResolvedRefs False TargetNotFound",
+			},
+			event: eventContent{"Warning", "TargetNotFound", "no route"},
+		},
+		"a target is missing, and it does not compile": {
+			problems:   invalid,
+			rollout:    with(func(r *plan.Rollout) { r.Record = earlier }),
+			resolution: resolution{status: metav1.ConditionFalse, message: "no route"},
+			want: []string{
+				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
+				"Stalled True InvalidSpec", "ResolvedRefs False TargetNotFound",
+			},
+			event: eventContent{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			f := facts{uid: "u", generation: 3, problems: tc.problems, rollout: tc.rollout}
+			f := facts{uid: "u", generation: 3, problems: tc.problems, rollout: tc.rollout, resolution: tc.resolution}
 			conditions := f.allConditions()
 			g.Expect(describe(conditions)).To(Equal(tc.want))
 			for _, c := range conditions {

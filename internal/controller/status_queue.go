@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -53,7 +52,7 @@ type statusQueue struct {
 	// sightings; zero once it has ended.
 	readUntil    time.Time
 	readsTraffic bool
-	gateways     *gatewayapi.Cache // nil if the objects of targets are not read
+	gateways     targetObjects // nil if the objects of targets are not read
 	records      map[types.NamespacedName]*statusRecord
 	// outdated are versions of objects that the API server has replaced. While the cache holds
 	// one, a write would fail. They remain true in the next term.
@@ -73,6 +72,8 @@ type statusRecord struct {
 	// written since the facts are unsettled.
 	reported      reported
 	reportedPhase phase
+	// isReportedReady is true if the status reports this generation as Ready.
+	isReportedReady bool
 
 	announced eventContent // the last event of this generation
 	outdated  string       // see statusQueue; set by take
@@ -152,6 +153,7 @@ func (q *statusQueue) observe(t term, object client.Object, was earlierStatus, i
 	}
 	if s.generation != object.GetGeneration() {
 		s.announced = announcedBy(object, &was, isEdited)
+		s.isReportedReady = isReady(was.conditions, object.GetGeneration())
 	}
 	rollout := s.rollout
 	s.facts = next(s.facts)
@@ -218,7 +220,7 @@ func (q *statusQueue) wrote(name types.NamespacedName, s *statusRecord) {
 	}
 	current.reported = s.key()
 	if current.generation == s.generation {
-		current.announced = s.announced
+		current.announced, current.isReportedReady = s.announced, s.unmet() == ""
 	}
 	if current.unsettledSince.Equal(s.unsettledSince) {
 		current.reportedPhase = s.phase
@@ -237,7 +239,7 @@ func (q *statusQueue) unready() plan.Unready {
 	}
 	var unready []*statusRecord
 	for _, s := range q.records {
-		if s.phase != settled || !s.isAccepted() {
+		if s.phase != settled || !s.isAccepted() || s.resolution.isUnmet() {
 			unready = append(unready, s)
 		}
 	}
@@ -288,6 +290,8 @@ func priorityOf(isEdited bool) *int {
 func (q *statusQueue) due(s *statusRecord) time.Time {
 	var at time.Time
 	switch {
+	case s.phase == settled && s.reported.generation != s.generation && s.resolution.heldUntil().After(q.readUntil):
+		return s.resolution.heldUntil()
 	case s.phase == settled && s.wiring.selects && s.wiring.outcome == (wiredOutcome{}):
 		return q.readUntil
 	case s.phase == settled:

@@ -71,7 +71,7 @@ func (s *sightings) since() time.Time {
 }
 
 // readTraffic reads the sightings while a policy waits for its first, and queues the statuses that they
-// change, or that objects of the Gateway API change. It ends with ctx.
+// change, or that objects of the Gateway API change, also by their absence. It ends with ctx.
 func (r *Reconciler) readTraffic(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -97,6 +97,7 @@ func (r *Reconciler) readTraffic(ctx context.Context) error {
 			}
 			failed = err != nil
 		}
+		r.policies.statuses.endTargetDelays()
 		next.Reset(trafficInterval)
 	}
 }
@@ -168,7 +169,7 @@ func (q *statusQueue) judgeTargets() {
 	}
 }
 
-// judge judges the traffic of the policy, and queues its status if the outcome changes. The caller holds the
+// judge judges the traffic and the targets of the policy, and queues its status if the outcome changes. The caller holds the
 // lock.
 func (q *statusQueue) judge(name types.NamespacedName, s *statusRecord) {
 	e := evidence{
@@ -177,11 +178,14 @@ func (q *statusQueue) judge(name types.NamespacedName, s *statusRecord) {
 		end:        q.sightings.newest,
 		rollingOut: q.now().Before(q.trafficBy),
 	}
+	changed := false
 	if q.gateways != nil && len(s.wiring.targets) > 0 {
 		q.gateways.Want()
-		e.finding = q.gateways.Snapshot().Judge(s.wiring.targets)
+		objects := q.gateways.Snapshot()
+		e.finding = objects.Judge(s.wiring.targets)
+		changed = s.resolution.judge(s.wiring.targets, objects, s.isReportedReady, q.now())
 	}
-	if s.wiring.judge(e) {
+	if s.wiring.judge(e) || changed {
 		q.schedule(name, s)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -182,6 +183,45 @@ var _ = Describe("The condition Wired", func() {
 		By("without the kinds")
 		remove()
 		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("False TargetNotFound"))
+		s.becomes(ctx, enforced)
+	})
+
+	It("is not Ready while a target is missing, and enforced all the same", Serial, func(ctx SpecContext) {
+		remove := server.InstallGatewayAPI()
+		leadEmpty(ctx, s.terms, s.plans)
+		s.policy.Spec.Matches = nil
+		s.policy.Spec.TargetRefs = []gatewayv1.LocalPolicyTargetReferenceWithSectionName{{
+			LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Name: "shop"},
+		}}
+		s.apply(ctx)
+		missing := enforced
+		missing.Ready, missing.Kstatus = "Unknown TargetNotFound", status.InProgressStatus
+		s.becomes(ctx, missing)
+		Expect(s.writes.Load()).To(BeNumerically("==", 1), "it was never Ready")
+		Expect(s.plans.plan(s.id)).NotTo(BeNil())
+		Expect(message(ctx, s.policy, v1alpha1.ConditionReady)).To(Equal("TargetNotFound: HTTPRoute " + s.policy.Namespace + "/shop does not exist."))
+
+		By("the target")
+		route := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+		route.SetAPIVersion("gateway.networking.k8s.io/v1")
+		route.SetKind("HTTPRoute")
+		route.SetNamespace(s.policy.Namespace)
+		route.SetName("shop")
+		Expect(api.Create(ctx, route)).To(Succeed())
+		s.becomes(ctx, enforced)
+		Expect(s.writes.Load()).To(BeNumerically("==", 2))
+
+		By("without it")
+		Expect(api.Delete(ctx, route)).To(Succeed())
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("False TargetNotFound"))
+		s.becomes(ctx, enforced)
+		Expect(message(ctx, s.policy, v1alpha1.ConditionResolvedRefs)).To(ContainSubstring("/shop does not exist"))
+
+		By("without the kind, which Weir then cannot read")
+		remove()
+		Eventually(func(g Gomega, ctx SpecContext) {
+			g.Expect(meta.FindStatusCondition(read(ctx, s.policy).Status.Conditions, v1alpha1.ConditionResolvedRefs)).To(BeNil())
+		}).WithContext(ctx).Should(Succeed())
 		s.becomes(ctx, enforced)
 	})
 

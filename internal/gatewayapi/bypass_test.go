@@ -225,6 +225,56 @@ func TestBypassNamesTheObjects(t *testing.T) {
 	}
 }
 
+// Ready depends only on objects that Weir can read.
+func TestMissingCountsOnlyReadableKinds(t *testing.T) {
+	s := newSnapshot(nil)
+	s.add(decoded(NewWithT(t), "metadata: {namespace: shop, name: shop}\nspec: {rules: [{name: checkout}]}", &HTTPRoute{}))
+	s.kinds = map[kind]availability{kindHTTPRoute: readable, kindGRPCRoute: absent, kindGateway: forbidden}
+	s.index()
+	for name, tc := range map[string]struct {
+		targets []plan.Target
+		want    string
+	}{
+		"found":          {[]plan.Target{"HTTPRoute/shop/shop", "HTTPRoute/shop/shop/checkout"}, ""},
+		"not found":      {[]plan.Target{"HTTPRoute/shop/shop", "HTTPRoute/shop/shpo"}, "HTTPRoute shop/shpo does not exist."},
+		"no such rule":   {[]plan.Target{"HTTPRoute/shop/shop/chekout"}, "HTTPRoute shop/shop has no rule with the name chekout."},
+		"absent kind":    {[]plan.Target{"GRPCRoute/shop/shop"}, ""},
+		"forbidden kind": {[]plan.Target{"Gateway/shop/public"}, ""},
+		"of each kind": {
+			[]plan.Target{"GRPCRoute/shop/shop", "Gateway/shop/public", "HTTPRoute/shop/a", "HTTPRoute/shop/b"},
+			"HTTPRoute shop/a does not exist. HTTPRoute shop/b does not exist.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			missing, isKnown := s.Missing(tc.targets)
+			g.Expect(isKnown).To(BeTrue())
+			g.Expect(missing).To(Equal(tc.want))
+		})
+	}
+	g := NewWithT(t)
+	delete(s.kinds, kindGRPCRoute)
+	_, isKnown := s.Missing([]plan.Target{"HTTPRoute/shop/shpo", "GRPCRoute/shop/shop"})
+	g.Expect(isKnown).To(BeFalse(), "pending")
+	missing, isKnown := s.Missing([]plan.Target{"HTTPRoute/shop/shpo"})
+	g.Expect(isKnown).To(BeTrue(), "another kind does not matter")
+	g.Expect(missing).NotTo(BeEmpty())
+}
+
+// A kind whose watch could not be started has no objects yet; it does not lack them.
+func TestKindsWithoutAWatchArePending(t *testing.T) {
+	g := NewWithT(t)
+	i := &informer{kind: kindGateway, state: readable}
+	g.Expect(i.availability()).To(Equal(pending))
+	i.running, i.synced = func() {}, func() bool { return false }
+	g.Expect(i.availability()).To(Equal(pending))
+	i.synced = func() bool { return true }
+	g.Expect(i.availability()).To(Equal(readable))
+	for _, state := range []availability{absent, forbidden} {
+		g.Expect((&informer{state: state}).availability()).To(Equal(state))
+	}
+}
+
 func TestMissingTargets(t *testing.T) {
 	s := objects{gateways: []string{publicGateway}, routes: []string{shopRoute}}.snapshot(t)
 	for name, tc := range map[string]struct {

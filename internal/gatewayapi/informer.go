@@ -38,7 +38,7 @@ type informer struct {
 
 // availability returns what the objects are.
 func (i *informer) availability() availability {
-	if i.running != nil && !i.synced() {
+	if i.state == readable && (i.running == nil || !i.synced()) {
 		return pending
 	}
 	return i.state

@@ -194,6 +194,25 @@ func (s *Snapshot) isUnchecked(t plan.Target) bool {
 	return s.unchecked[at]
 }
 
+// Missing returns which of the targets do not exist, "" if all do. A target counts only if Weir can read its kind. isKnown is false
+// while the objects of the kind of a target are not known yet.
+func (s *Snapshot) Missing(targets []plan.Target) (problems string, isKnown bool) {
+	var missing []string
+	for _, t := range targets {
+		of, _, _, _ := t.Split()
+		switch s.kinds[kind(of)] {
+		case pending:
+			return "", false
+		case absent, forbidden:
+		case readable:
+			if problem := s.missing(t); problem != "" {
+				missing = append(missing, problem)
+			}
+		}
+	}
+	return message.Truncate(strings.Join(missing, " "), maxMessageBytes), true
+}
+
 // missing returns why the target does not exist, or "" if it does, or if its kind cannot be read.
 func (s *Snapshot) missing(t plan.Target) string {
 	of, namespace, name, section := t.Split()
