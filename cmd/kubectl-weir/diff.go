@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/offline"
 	"github.com/weir-dev/weir/internal/validate"
@@ -31,12 +32,15 @@ func newDiffCommand(c *connection) *cobra.Command {
 	var files []string
 	cmd := &cobra.Command{
 		Use:   "diff -f PATH...",
-		Short: "Compare the policies of files with those in force",
-		Long: `Compare the policies of files with those in force.
+		Short: "Compare the objects of files with those in the cluster",
+		Long: `Compare the objects of files with those in the cluster.
 
-Shows the fields of the compiled policies that differ, which limits keep their counters, and
-which of the listed keys (blocked, or denied most often) would be over a limit at once. What
-other keys have spent is not known.
+Shows the fields of the specs of policies, key groups and exceptions that differ. For policies it
+also shows which limits keep their counters, and which of the listed keys (blocked, or denied
+most often) would be over a limit at once. What other keys have spent is not known.
+
+With --address it reads no cluster. It then compares compiled policies with those in force, without
+spec.exceptions, and neither key groups nor exceptions; it names what it has not compared.
 
 Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid arguments,
 3 a failure.`,
@@ -53,39 +57,37 @@ Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid argume
 			if err != nil {
 				return err
 			}
-			policies, err := loadPolicies(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), files, namespace)
+			objects, err := loadObjects(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), files, namespace)
 			if err != nil {
 				return &offline.ExitError{Code: exitDiffFailed, Err: err}
 			}
-			different := false
-			err = c.withClient(cmd.Context(), func(ctx context.Context, api *client) error {
-				d, err := api.diff(ctx, cmd.ErrOrStderr(), policies)
-				if err != nil {
-					return err
-				}
-				different = d.isDifferent()
-				body, err := json.Marshal(d)
-				if err != nil {
-					return err
-				}
-				return o.write(cmd.OutOrStdout(), answer{body: body, text: d.write})
-			})
+			d, err := c.diff(cmd.Context(), cmd.ErrOrStderr(), objects)
 			if _, failed := errors.AsType[*failure](err); failed {
 				return &offline.ExitError{Code: exitDiffFailed, Err: err}
 			}
-			if err == nil && different {
+			if err != nil {
+				return err
+			}
+			body, err := json.Marshal(d)
+			if err != nil {
+				return err
+			}
+			if err := o.write(cmd.OutOrStdout(), answer{body: body, text: d.write}); err != nil {
+				return err
+			}
+			if d.isDifferent() {
 				return &offline.ExitError{Code: exitDifferent}
 			}
-			return err
+			return nil
 		},
 	}
-	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "file or folder with policies, or - for standard input")
+	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "file or folder with policies, key groups and exceptions, or - for standard input")
 	o.addFlag(cmd)
 	return cmd
 }
 
-// loadPolicies returns the compiled policies of the files, in the Namespace unless they set another one. Findings are written to problems.
-func loadPolicies(ctx context.Context, stdin io.Reader, problems io.Writer, files []string, namespace string) ([]*plan.Plan, error) {
+// loadObjects returns the objects of the files, in the Namespace unless they set another one. Findings are written to problems.
+func loadObjects(ctx context.Context, stdin io.Reader, problems io.Writer, files []string, namespace string) (*validate.Result, error) {
 	sources, err := validate.Load(files, stdin)
 	if err != nil {
 		return nil, err
@@ -95,27 +97,26 @@ func loadPolicies(ctx context.Context, stdin io.Reader, problems io.Writer, file
 		if err := result.Write(problems, validate.FormatText, offline.HasColor(problems)); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("errors in the policies: %d", n)
+		return nil, fmt.Errorf("errors in the files: %d", n)
 	}
-	var plans []*plan.Plan
-	for _, p := range result.Policies {
-		plans = append(plans, p.Plan)
+	if result.IsEmpty() {
+		return nil, errors.New("-f: no RateLimitPolicy, RateLimitKeyGroup or RateLimitException found")
 	}
-	if len(plans) == 0 {
-		return nil, errors.New("-f: no RateLimitPolicy found")
-	}
-	return plans, nil
+	return result, nil
 }
 
 // differences is the result of diff.
 type differences struct {
 	Policies []policyDifference `json:"policies"`
+	Objects  []objectDifference `json:"objects,omitempty"` // other than policies
+	// NotCompared names what Weir alone does not know, without a cluster.
+	NotCompared []string `json:"notCompared,omitempty"`
 }
 
-// policyDifference is how one policy of the files differs from the one in force.
+// policyDifference is how one policy of the files differs from the one in the cluster.
 type policyDifference struct {
 	Policy string `json:"policy"`
-	// New means that no such policy is in force.
+	// New means that there is no such policy.
 	New    bool          `json:"new,omitempty"`
 	Fields []fieldChange `json:"fields"`
 	Limits []limitChange `json:"limits,omitempty"`
@@ -138,41 +139,68 @@ func (d *differences) isDifferent() bool {
 			return true
 		}
 	}
+	for i := range d.Objects {
+		if d.Objects[i].New || len(d.Objects[i].Fields) > 0 {
+			return true
+		}
+	}
 	return false
 }
 
-// diff compares the policies with those in force.
-func (c *client) diff(ctx context.Context, progress io.Writer, policies []*plan.Plan) (*differences, error) {
+// diff compares the objects with those of the cluster, or their plans with those in force at --address. Its errors are failures,
+// unless a flag is missing.
+func (c *connection) diff(ctx context.Context, progress io.Writer, objects *validate.Result) (*differences, error) {
 	d := &differences{Policies: []policyDifference{}}
-	for _, is := range policies {
-		was, err := c.plan(ctx, is.ID())
-		if err != nil {
-			return nil, err
-		}
-		p, err := c.diffPolicy(ctx, progress, was, is)
-		if err != nil {
-			return nil, err
-		}
-		d.Policies = append(d.Policies, *p)
+	if c.address != "" {
+		d.skipObjects(objects)
+	} else if err := d.addObjects(ctx, c, objects); err != nil {
+		return nil, &failure{err}
 	}
-	return d, nil
+	if len(objects.Policies) == 0 {
+		return d, nil
+	}
+	return d, c.withClient(ctx, func(ctx context.Context, api *client) error {
+		for _, policy := range objects.Policies {
+			p, err := c.diffPolicy(ctx, api, progress, policy)
+			if err != nil {
+				return err
+			}
+			d.Policies = append(d.Policies, *p)
+		}
+		return nil
+	})
 }
 
-// diffPolicy compares a policy with the one in force, nil if none is.
-func (c *client) diffPolicy(ctx context.Context, progress io.Writer, was, is *plan.Plan) (*policyDifference, error) {
-	p := &policyDifference{Policy: is.ID(), New: was == nil, Fields: []fieldChange{}}
-	if was == nil {
-		return p, nil
+// diffPolicy compares a policy with the one of the cluster, and its plan with the one in force.
+func (c *connection) diffPolicy(ctx context.Context, api *client, progress io.Writer, policy *validate.Policy) (*policyDifference, error) {
+	is := policy.Plan
+	p := &policyDifference{Policy: is.ID(), Fields: []fieldChange{}}
+	was, err := api.plan(ctx, is.ID())
+	if err != nil {
+		return nil, err
 	}
-	fields, err := changedFields(was, is)
-	if err != nil || len(fields) == 0 {
+	var fields []fieldChange
+	if c.address != "" {
+		p.New = was == nil
+		fields, err = changedFields(withoutOffsets(was), withoutOffsets(is))
+	} else {
+		applied := &v1alpha1.RateLimitPolicy{}
+		p.New, err = c.isNew(ctx, "ratelimitpolicies", policy.RateLimitPolicy, applied)
+		if err == nil {
+			fields, err = changedFields(&applied.Spec, &policy.Spec)
+		}
+	}
+	if err != nil || p.New || len(fields) == 0 {
 		return p, err
 	}
 	p.Fields = fields
+	if was == nil {
+		return p, nil
+	}
 	for i := range is.Limits {
 		p.Limits = append(p.Limits, limitChange{Limit: is.Limits[i].Name, Kept: warning.KeepsCounters(was, is, i)})
 	}
-	return p, c.addKeys(ctx, progress, was, is, p)
+	return p, api.addKeys(ctx, progress, was, is, p)
 }
 
 // plan returns the plan in force, nil without one.

@@ -12,8 +12,10 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // edited writes the sample policies with the replacements to a folder. Limits of ten seconds become limits of an hour, so
@@ -88,7 +90,7 @@ func TestDiffFailures(t *testing.T) {
 	}{
 		"nothing":         {nil, "-f: give a file, a folder, or - for standard input", 2},
 		"no file":         {[]string{"-f", "/no/such"}, "/no/such", 3},
-		"an invalid one":  {[]string{"-f", invalid}, "errors in the policies: 1", 3},
+		"an invalid one":  {[]string{"-f", invalid}, "errors in the files: 1", 3},
 		"no policy":       {[]string{"-f", t.TempDir()}, "error: ", 3},
 		"a wrong address": {[]string{"-f", edited(t), "--address", "http://127.0.0.1:1"}, "does not answer", 3},
 	} {
@@ -119,6 +121,60 @@ func TestChangedFields(t *testing.T) {
 		{"mode", `"Enforce"`, `"Shadow"`},
 	}))
 	g.Expect(changedFields(was, was)).To(BeEmpty())
+}
+
+// Every field of a spec counts, also one that no plan has.
+func TestChangedFieldsOfSpecs(t *testing.T) {
+	spec := func(change func(*v1alpha1.RateLimitPolicySpec)) *v1alpha1.RateLimitPolicySpec {
+		policy := testpolicy.Make("shop/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
+		change(&policy.Spec)
+		return &policy.Spec
+	}
+	plain := spec(func(*v1alpha1.RateLimitPolicySpec) {})
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.RateLimitPolicySpec)
+		want   []fieldChange
+	}{
+		"a factor":   {func(s *v1alpha1.RateLimitPolicySpec) { s.Exceptions.MaxFactor = new(int32(1000)) }, []fieldChange{{"exceptions.maxFactor", "", "1000"}}},
+		"no actions": {func(s *v1alpha1.RateLimitPolicySpec) { s.Exceptions.Actions = []v1alpha1.ExceptionAction{} }, []fieldChange{{"exceptions.actions", "", "[]"}}},
+		"actions": {
+			func(s *v1alpha1.RateLimitPolicySpec) {
+				s.Exceptions.Actions = []v1alpha1.ExceptionAction{"Limit", "Allow"}
+			},
+			[]fieldChange{{"exceptions.actions[0]", "", `"Limit"`}, {"exceptions.actions[1]", "", `"Allow"`}},
+		},
+		"a window": {func(s *v1alpha1.RateLimitPolicySpec) { s.Limits[0].Window = "2m" }, []fieldChange{{"limits[l].window", `"1m"`, `"2m"`}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(changedFields(plain, spec(tc.change))).To(Equal(tc.want))
+			g.Expect(changedFields(spec(tc.change), spec(tc.change))).To(BeEmpty())
+		})
+	}
+	g := NewWithT(t)
+	was := &v1alpha1.RateLimitKeyGroupSpec{Group: "gold", Keys: []string{"a", "b.c"}}
+	is := &v1alpha1.RateLimitKeyGroupSpec{Group: "gold", Keys: []string{"d", "b.c"}}
+	g.Expect(changedFields(setOf(was), setOf(is))).To(Equal([]fieldChange{{"keys.a", "true", ""}, {"keys.d", "", "true"}}))
+}
+
+// Weir alone does not have all that users write, so what is not compared is named.
+func TestDiffNamesWhatAnAddressDoesNotHave(t *testing.T) {
+	g, s := NewWithT(t), start(t)
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	g.Expect(os.WriteFile(file, []byte(`apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitKeyGroup
+metadata: {name: gold}
+spec: {group: gold, keys: [acme]}
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitException
+metadata: {name: launch}
+spec: {policy: burst, key: [acme], until: "2026-12-01T06:00:00Z", limits: [{name: short, threshold: 2}]}
+`), 0o600)).To(Succeed())
+	code, out, complaint := s.diff("-f", file)
+	g.Expect(code).To(Equal(0), complaint)
+	g.Expect(out).To(Equal("RateLimitKeyGroup shop/gold: not compared, because --address reads no cluster\n" +
+		"RateLimitException shop/launch: not compared, because --address reads no cluster\n"))
 }
 
 func TestOverKeys(t *testing.T) {

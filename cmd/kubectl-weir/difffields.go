@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// fieldChange is a field of a compiled policy that differs. Its values are JSON; "" if the field
+// fieldChange is a field of a spec or of a compiled policy that differs. Its values are JSON; "" if the field
 // is absent.
 type fieldChange struct {
 	Field string `json:"field"`
@@ -24,8 +24,8 @@ type fieldChange struct {
 // ignoredFields differ without a change of the policy.
 var ignoredFields = []string{"uid", "generation"}
 
-// changedFields returns the fields that differ, sorted.
-func changedFields(was, is *plan.Plan) ([]fieldChange, error) {
+// changedFields returns the fields that differ between two specs or two plans, sorted.
+func changedFields(was, is any) ([]fieldChange, error) {
 	before, err := flatten(was)
 	if err != nil {
 		return nil, err
@@ -46,8 +46,11 @@ func changedFields(was, is *plan.Plan) ([]fieldChange, error) {
 }
 
 // withoutOffsets returns the plan without the offsets of time zones, which follow from their names
-// and from when the plan was compiled.
+// and from when the plan was compiled; nil for nil.
 func withoutOffsets(p *plan.Plan) *plan.Plan {
+	if p == nil {
+		return nil
+	}
 	stripped := *p
 	stripped.Limits = slices.Clone(p.Limits)
 	for i := range stripped.Limits {
@@ -58,9 +61,9 @@ func withoutOffsets(p *plan.Plan) *plan.Plan {
 	return &stripped
 }
 
-// flatten returns the values of the plan as JSON, by their paths.
-func flatten(p *plan.Plan) (map[string]string, error) {
-	encoded, err := json.Marshal(withoutOffsets(p))
+// flatten returns the members of the value as JSON, by their paths.
+func flatten(value any) (map[string]string, error) {
+	encoded, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +77,7 @@ func flatten(p *plan.Plan) (map[string]string, error) {
 }
 
 // addValues adds the values at and below the path. Objects in lists that have a name are known by
-// it, so that one that moves does not differ.
+// it, so that one that moves does not differ. An empty list is a value: it may mean something else than none.
 func addValues(values map[string]string, path string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -82,6 +85,9 @@ func addValues(values map[string]string, path string, value any) {
 			addValues(values, join(path, name), member)
 		}
 	case []any:
+		if len(value) == 0 {
+			values[path] = "[]"
+		}
 		for i, element := range value {
 			index := strconv.Itoa(i)
 			if object, ok := element.(map[string]any); ok {

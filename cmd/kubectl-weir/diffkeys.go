@@ -121,18 +121,40 @@ func (d *differences) write(w io.Writer) error {
 			errs = append(errs, p.write(w))
 		}
 	}
+	for i := range d.Objects {
+		o := &d.Objects[i]
+		switch {
+		case o.New:
+			add("%s: new\n", o.Object)
+		case len(o.Fields) == 0:
+			add("%s: no difference\n", o.Object)
+		default:
+			add("%s:\n", o.Object)
+			errs = append(errs, writeFields(w, o.Fields))
+		}
+	}
+	for _, what := range d.NotCompared {
+		add("%s\n", what)
+	}
 	return errors.Join(errs...)
 }
 
-func (p *policyDifference) write(w io.Writer) error {
+func writeFields(w io.Writer, fields []fieldChange) error {
 	t := newTable(w)
-	for _, f := range p.Fields {
+	for _, f := range fields {
 		t.row("  "+visible(f.Field), shownValue(f.Was)+" -> "+shownValue(f.Is))
 	}
-	if err := t.Flush(); err != nil {
+	return t.Flush()
+}
+
+func (p *policyDifference) write(w io.Writer) error {
+	if err := writeFields(w, p.Fields); err != nil {
 		return err
 	}
-	t = newTable(w)
+	if len(p.Limits) == 0 {
+		return nil // no plan is in force
+	}
+	t := newTable(w)
 	for _, l := range p.Limits {
 		counters := "keeps its counters"
 		if !l.Kept {

@@ -28,6 +28,7 @@
 //	checkpolicies.go    warnings of policies
 //	checkserver.go    a replica
 //	diff.go         diff, on top of
+//	diffobjects.go    key groups, exceptions and the objects of the cluster
 //	difffields.go     the fields that differ
 //	diffkeys.go       the listed keys that would be over a limit
 //	access.go       access

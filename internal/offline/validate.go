@@ -23,12 +23,12 @@ func NewValidate(program string) *cobra.Command {
 		Short: "Check manifests of policies without a cluster",
 		Long: `Check manifests of policies without a cluster.
 
-Reads files, folders with all folders in them, and with - standard input. Policies are
-checked as by the API server, the controller and the webhook, all files together. Other
-kinds are skipped, except Namespaces: their annotations grant hosts and domains. The
-tenancy of a Namespace that is not among the files is not checked.
+Reads files, folders with all folders in them, and with - standard input. Policies, key
+groups and exceptions are checked as by the API server, the controller and the webhook,
+all files together. Other kinds are skipped, except Namespaces: their annotations grant
+hosts and domains. The tenancy of a Namespace that is not among the files is not checked.
 
-Exit codes: 0 no errors, 1 errors (with --strict, warnings too) or no policy at all,
+Exit codes: 0 no errors, 1 errors (with --strict, warnings too) or no object of Weir,
 2 invalid arguments or unreadable files.`,
 		Example: fmt.Sprintf("  %s validate rate-limits/ namespaces.yaml\n"+
 			"  kustomize build overlays/prod | %s validate - --strict -o github", program, program),
@@ -46,8 +46,8 @@ Exit codes: 0 no errors, 1 errors (with --strict, warnings too) or no policy at 
 			if err := result.Write(out, validate.Format(format), HasColor(out)); err != nil {
 				return exitWith(exitFindings, err)
 			}
-			if len(result.Policies) == 0 && result.Count(validate.SeverityError) == 0 {
-				return exitWith(exitFindings, fmt.Errorf("%s: found no RateLimitPolicy", strings.Join(args, ", ")))
+			if result.IsEmpty() && result.Count(validate.SeverityError) == 0 {
+				return exitWith(exitFindings, fmt.Errorf("%s: found no RateLimitPolicy, RateLimitKeyGroup or RateLimitException", strings.Join(args, ", ")))
 			}
 			if result.Count(validate.SeverityError) > 0 || strict && result.Count(validate.SeverityWarning) > 0 {
 				return &ExitError{Code: exitFindings}

@@ -36,6 +36,12 @@ func execute(t *testing.T, cmd *cobra.Command, stdin string, args ...string) (co
 const catchAll = `{"apiVersion": "ratelimit.weir.dev/v1alpha1", "kind": "RateLimitPolicy", "metadata": {"name": "all"},
 	"spec": {"matches": [{"paths": ["/*"]}], "limits": [{"name": "l", "algorithm": "FixedWindow", "threshold": 1, "window": "1s"}]}}`
 
+const (
+	keyGroup     = `{"apiVersion": "ratelimit.weir.dev/v1alpha1", "kind": "RateLimitKeyGroup", "metadata": {"name": "gold"}, "spec": {"group": "gold", "keys": ["a"]}}`
+	oneException = `{"apiVersion": "ratelimit.weir.dev/v1alpha1", "kind": "RateLimitException", "metadata": {"name": "launch"},
+		"spec": {"policy": "p", "key": ["a"], "until": "2026-12-01T06:00:00Z", "limits": [{"name": "l", "threshold": 2}]}}`
+)
+
 func TestExitCodesOfValidate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stdin string
@@ -50,6 +56,8 @@ func TestExitCodesOfValidate(t *testing.T) {
 		"an error":                 {"a: [", []string{"-"}, 1, "1 error, 0 warnings, 0 valid policies\n"},
 		"an error, for a workflow": {"- a", []string{"-", "-o", "github"}, 1, "::error file=stdin,line=1,col=1::must be an object\n"},
 		"another kind":             {"apiVersion: v1\nkind: ConfigMap", []string{"-"}, 1, "0 errors, 0 warnings, 0 valid policies\n-: found no RateLimitPolicy"},
+		"only a key group":         {keyGroup, []string{"-"}, 0, "0 valid policies, 1 valid key group\n"},
+		"only an exception":        {oneException, []string{"-"}, 0, "0 valid policies, 1 valid exception\n"},
 		"no file":                  {"", []string{"/no/file"}, 2, "/no/file: no such file"},
 		"no path":                  {"", nil, 2, "requires at least 1 arg"},
 		"an unknown format":        {"", []string{"-", "-o", "xml"}, 2, `-o "xml": must be text, json or github`},

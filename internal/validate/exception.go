@@ -48,7 +48,7 @@ func (c *checker) judgeExceptions() {
 		p := c.defined[e.PolicyID()]
 		if p == nil {
 			c.addToException(e, SeverityWarning, "spec.policy", fmt.Sprintf("spec.policy: policy %s is not among the files", e.PolicyID()))
-			c.result.Exceptions++
+			c.result.Exceptions = append(c.result.Exceptions, e.Exception)
 		}
 		if p == nil || p.Plan == nil {
 			continue
@@ -60,7 +60,7 @@ func (c *checker) judgeExceptions() {
 		if record != nil {
 			e.compiled = record
 			index.Replace(nil, e.RateLimitException)
-			c.result.Exceptions++
+			c.result.Exceptions = append(c.result.Exceptions, e.Exception)
 		}
 	}
 	for _, e := range c.exceptions {

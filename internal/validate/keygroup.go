@@ -44,7 +44,7 @@ func (c *checker) compileKeyGroups() {
 			c.addToKeyGroup(g, SeverityError, problem.Field, problem.Error())
 		}
 		if len(problems) == 0 {
-			c.result.KeyGroups++
+			c.result.KeyGroups = append(c.result.KeyGroups, g.KeyGroup)
 		}
 	}
 }

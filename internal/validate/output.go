@@ -66,11 +66,11 @@ func (r *Result) writeText(w io.Writer, color bool) error {
 	}
 	fmt.Fprintf(&out, "%s, %s, %s", count(r.Count(SeverityError), "error", "errors"),
 		count(r.Count(SeverityWarning), "warning", "warnings"), count(r.valid(), "valid policy", "valid policies"))
-	if r.KeyGroups > 0 {
-		fmt.Fprintf(&out, ", %s", count(r.KeyGroups, "valid key group", "valid key groups"))
+	if n := len(r.KeyGroups); n > 0 {
+		fmt.Fprintf(&out, ", %s", count(n, "valid key group", "valid key groups"))
 	}
-	if r.Exceptions > 0 {
-		fmt.Fprintf(&out, ", %s", count(r.Exceptions, "valid exception", "valid exceptions"))
+	if n := len(r.Exceptions); n > 0 {
+		fmt.Fprintf(&out, ", %s", count(n, "valid exception", "valid exceptions"))
 	}
 	fmt.Fprintln(&out)
 	_, err := w.Write(out.Bytes())
@@ -113,7 +113,7 @@ func (r *Result) writeJSON(w io.Writer) error {
 		Warnings          int       `json:"warnings"`
 		TenancyNotChecked []string  `json:"tenancyNotChecked"`
 		Findings          []Finding `json:"findings"`
-	}{r.valid(), r.KeyGroups, r.Exceptions, r.Count(SeverityError), r.Count(SeverityWarning), unchecked, findings})
+	}{r.valid(), len(r.KeyGroups), len(r.Exceptions), r.Count(SeverityError), r.Count(SeverityWarning), unchecked, findings})
 }
 
 // In workflow commands, the characters with a meaning are escaped.

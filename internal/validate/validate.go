@@ -63,12 +63,16 @@ type Result struct {
 	Policies []*Policy
 	// Findings are in the order of the files and lines.
 	Findings []Finding
-	// KeyGroups is the number of key groups without errors.
-	KeyGroups int
-	// Exceptions is the number of exceptions without errors.
-	Exceptions int
+	// KeyGroups are the key groups without errors, Exceptions the exceptions.
+	KeyGroups  []*policyfile.KeyGroup
+	Exceptions []*policyfile.Exception
 	// NotChecked are the Namespaces whose grants are unknown, sorted.
 	NotChecked []string
+}
+
+// IsEmpty reports whether the files have no object of Weir that is valid by the schema.
+func (r *Result) IsEmpty() bool {
+	return len(r.Policies)+len(r.KeyGroups)+len(r.Exceptions) == 0
 }
 
 // Count returns the number of findings with the severity.
