@@ -161,6 +161,7 @@ Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid argume
 func newGroupsImportCommand(c *connection) *cobra.Command {
 	f := &importFlags{}
 	var dryRun bool
+	guard := &removalGuard{}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Make a group have the keys of a file",
@@ -171,16 +172,27 @@ one of several RateLimitKeyGroups, so that a later import writes only the object
 changed. They are written by server-side apply. Objects of the group that no import made
 stay as they are.
 
+A file that lacks many keys of the group may be incomplete. If more keys would be removed than
+--max-removed permits, the command asks, or fails without a terminal. A dry run does neither.
+
 Returns when every replica has loaded the keys.`,
 		Example: "  kubectl weir groups import tenants.csv --column tenant --group gold -n shop\n  kubectl weir groups import keys.txt --group gold --dry-run -n shop",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := guard.validate(); err != nil {
+				return err
+			}
 			groups, change, err := f.changeOf(cmd, c, args[0])
 			if err != nil {
 				return err
 			}
 			if err := change.writeKeys(cmd.OutOrStdout()); err != nil {
 				return err
+			}
+			if !dryRun {
+				if err := guard.check(cmd.InOrStdin(), cmd.ErrOrStderr(), args[0], change); err != nil {
+					return &failure{err}
+				}
 			}
 			if err := groups.make(cmd.Context(), change, dryRun); err != nil {
 				return &failure{err}
@@ -195,6 +207,7 @@ Returns when every replica has loaded the keys.`,
 		},
 	}
 	f.add(cmd)
+	guard.add(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the API server judge the objects and store none")
 	return cmd
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +74,49 @@ func imported(t *testing.T, existing []v1alpha1.RateLimitKeyGroup, keys []string
 		objects = append(objects, o)
 	}
 	return c, objects
+}
+
+// A truncated file must not empty a group.
+func TestRemovalsAreBounded(t *testing.T) {
+	change := func(before, removed int) *groupChange {
+		return &groupChange{before: before, removed: make([]string, removed)}
+	}
+	for name, tc := range map[string]struct {
+		flag            string
+		before, removed int
+		allowed         bool
+	}{
+		"a tenth":              {"10%", 1000, 100, true},
+		"more than a tenth":    {"10%", 1000, 101, false},
+		"one of a small group": {"10%", 3, 1, true},
+		"two of a small group": {"10%", 3, 2, false},
+		"a number":             {"50", 1000, 50, true},
+		"more than the number": {"50", 60, 51, false},
+		"none":                 {"0", 10, 1, false},
+		"nothing is removed":   {"0%", 10, 0, true},
+		"all":                  {"100%", 10, 10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, guard := NewWithT(t), &removalGuard{text: tc.flag}
+			g.Expect(guard.validate()).To(Succeed())
+			err := guard.check(strings.NewReader("y\n"), io.Discard, "keys.txt", change(tc.before, tc.removed))
+			if tc.allowed {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(fmt.Sprintf("keys.txt lacks %d of the %d keys of the group, more than --max-removed %s: if the file is complete, set --max-removed %[1]d",
+				tc.removed, tc.before, tc.flag)), "standard input is no terminal")
+		})
+	}
+	for _, text := range []string{"", "x", "-1", "101%", "0.5"} {
+		NewWithT(t).Expect((&removalGuard{text: text}).validate()).To(MatchError(ContainSubstring("must be a share such as 10% or a number")), text)
+	}
+	for answer, ok := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "n\n": false, "\n": false, "": false} {
+		g := NewWithT(t)
+		var asked strings.Builder
+		g.Expect(confirm(strings.NewReader(answer), &asked, "Remove? ")).To(Equal(ok), answer)
+		g.Expect(asked.String()).To(Equal("Remove? "))
+	}
 }
 
 func TestAnAddedKeyChangesOneObject(t *testing.T) {

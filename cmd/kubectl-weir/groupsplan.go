@@ -35,6 +35,7 @@ type groupChange struct {
 	remove         []string                      // names of objects
 	unchanged      int
 	added, removed []string // keys, sorted
+	before         int      // keys of earlier imports
 	foreign        int      // keys of objects of the group that no import made
 }
 
@@ -75,7 +76,7 @@ func changeOf(namespace, group string, keys []string, existing []v1alpha1.RateLi
 	slices.Sort(c.remove)
 	slices.Sort(before)
 	before = slices.Compact(before)
-	c.added, c.removed = missingFrom(before, keys), missingFrom(keys, before)
+	c.added, c.removed, c.before = missingFrom(before, keys), missingFrom(keys, before), len(before)
 	return c, nil
 }
 

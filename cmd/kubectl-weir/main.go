@@ -27,6 +27,7 @@
 //	checkpods.go        the pods, and
 //	checkpolicies.go    warnings of policies
 //	checkserver.go    a replica
+//	groupsguard.go    the bound on removed keys
 //	diff.go         diff, on top of
 //	diffobjects.go    key groups, exceptions and the objects of the cluster
 //	difffields.go     the fields that differ

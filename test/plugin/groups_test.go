@@ -74,6 +74,14 @@ func TestGroupsOfACluster(t *testing.T) {
 	g.Expect(succeed(0, "import", file, "--column", "tenant", "--group", "gold")).To(ContainSubstring("1 keys added, 1 removed"))
 	g.Expect([]int64{threshold("acme"), threshold("globex"), threshold("initech")}).To(Equal([]int64{500, 5, 500}), "at once")
 
+	write("acme,gold")
+	truncate := []string{"groups", "import", file, "--column", "tenant", "--group", "gold", "-n", "shop"}
+	code, _, complaint := command(t, append(truncate, "--max-removed", "0")...)
+	g.Expect(code).To(Equal(1))
+	g.Expect(complaint).To(ContainSubstring("lacks 1 of the 2 keys of the group, more than --max-removed 0: if the file is complete, set --max-removed 1"))
+	g.Expect(threshold("initech")).To(Equal(int64(500)))
+	write("acme,gold", "initech,gold")
+
 	list := &v1alpha1.RateLimitKeyGroupList{}
 	g.Expect(api.List(t.Context(), list, client.InNamespace("shop"))).To(Succeed())
 	for _, o := range list.Items {
