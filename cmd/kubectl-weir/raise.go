@@ -49,11 +49,12 @@ func newRaiseCommand(c *connection) *cobra.Command {
 		Long: `Give one key other limits for some time, up or down.
 
 Applies a RateLimitException with your own rights, and returns when every replica applies it. It ends by
-itself. A second raise of the same key changes the first one. The policy bounds exceptions by
-spec.exceptions.
+itself. A second raise of the same key, or of another address of the same network, changes the first
+one. The policy bounds exceptions by spec.exceptions.
 
 POLICY is the name of a RateLimitPolicy in the Namespace of -n, or NAMESPACE/NAME. KEY is given once for each
-part of the policy's key, in its order, and omitted for a policy without a key.`,
+part of the policy's key, in its order. Omit it for a policy without a key, and for the shared budget of
+requests without a key.`,
 		Example: `  kubectl weir raise shop/api-quota acme --limit burst=2000 --for 4h --reason "launch, ticket 4711"
   kubectl weir raise login user-42 192.0.2.1 --allow --for 30m --unblock -n shop`,
 		Args: cobra.MinimumNArgs(1),
@@ -90,12 +91,17 @@ func (r *raiseCommand) run(cmd *cobra.Command, args []string) error {
 	} else if r.address != "" {
 		return errors.New("--address: the command changes a cluster; with --unblock it also calls Weir")
 	}
+	of := r.setKey(cmd.Context(), cmd.ErrOrStderr(), exception)
 	got, err := r.apply(cmd.Context(), cmd.ErrOrStderr(), exception)
 	if err != nil {
 		return &failure{fmt.Errorf("%s: %w", id, err)}
 	}
 	if r.unblock {
-		if err := r.liftBlock(cmd.Context(), id, args[1:], &got); err != nil {
+		key := exception.Spec.Key
+		if len(key) == 0 && of != nil && len(of.Key) == 1 {
+			key = []string{""} // the state API names the shared budget by the missing part
+		}
+		if err := r.liftBlock(cmd.Context(), id, key, &got); err != nil {
 			return err
 		}
 	}
@@ -117,12 +123,12 @@ func (c *connection) policyOrID(name string) (string, error) {
 	return name, nil
 }
 
-// exception returns what is to be applied.
+// exception returns what is to be applied, before setKey.
 func (r *raiseCommand) exception(id string, key []string) (*v1alpha1.RateLimitException, error) {
 	namespace, policy := plan.SplitID(id)
 	e := &v1alpha1.RateLimitException{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "RateLimitException"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cmp.Or(r.name, exceptionName(policy, key))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
 		Spec:       v1alpha1.RateLimitExceptionSpec{Policy: policy, Key: key, Reason: r.reason},
 	}
 	if r.length < time.Second || r.length > compile.MaxExceptionAhead {
@@ -139,6 +145,26 @@ func (r *raiseCommand) exception(id string, key []string) (*v1alpha1.RateLimitEx
 		return nil, errors.New("--limit LIMIT=THRESHOLD, --burst LIMIT=BURST or --allow must be given")
 	}
 	return e, r.setNumbers(&e.Spec)
+}
+
+// setKey brings the key to the form in which the policy counts it, so that every address of a network has one exception, and
+// sets the name. It returns the plan of the policy, or nil if the policy cannot be read or has none. Then the key stays as given.
+func (r *raiseCommand) setKey(ctx context.Context, progress io.Writer, e *v1alpha1.RateLimitException) *plan.Plan {
+	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Spec.Policy}}
+	var of *plan.Plan
+	if isNew, err := r.isNew(ctx, "ratelimitpolicies", policy, policy); err != nil {
+		_, _ = fmt.Fprintf(progress, "The policy cannot be read, so an address does not stand for its network here: %v\n", err)
+	} else if !isNew {
+		of, _ = compile.Compile(policy, compile.Everything(), time.Now()) // the API server or the controller reports its problems
+	}
+	if len(e.Spec.Key) == 1 && e.Spec.Key[0] == "" {
+		e.Spec.Key = nil
+	}
+	if of != nil {
+		e.Spec.Key = compile.ExceptionKey(e.Spec.Key, of)
+	}
+	e.Name = cmp.Or(r.name, exceptionName(e.Spec.Policy, e.Spec.Key))
+	return of
 }
 
 // setNumbers sets the numbers of --limit and --burst.

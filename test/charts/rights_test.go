@@ -204,7 +204,9 @@ func TestUserRolesAreAggregated(t *testing.T) {
 			g.Expect(roles["weir-view"]).To(Equal([]string{"get,list,watch ratelimit.weir.dev/ratelimitpolicies"}))
 			g.Expect(roles["weir-inspect"]).To(Equal([]string{"get ratelimit.weir.dev/ratelimitpolicies/state"}))
 			g.Expect(roles["weir-operator"]).To(Equal([]string{"get,list,create,update,delete ratelimit.weir.dev/ratelimitpolicies/state"}))
-			g.Expect(roles["weir-exceptions"]).To(Equal([]string{"get,list,watch,create,update,patch,delete ratelimit.weir.dev/ratelimitexceptions"}))
+			g.Expect(roles["weir-exceptions"]).To(Equal([]string{
+				"get,list,watch,create,update,patch,delete ratelimit.weir.dev/ratelimitexceptions", "get ratelimit.weir.dev/ratelimitpolicies",
+			}))
 			g.Expect(roles["weir-reveal"]).To(Equal([]string{"reveal ratelimit.weir.dev/ratelimitpolicies/state"}))
 		})
 	}

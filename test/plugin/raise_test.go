@@ -87,6 +87,43 @@ func TestRaiseAndPrune(t *testing.T) {
 	g.Expect(api.List(t.Context(), list)).To(Succeed())
 	g.Expect(list.Items).To(HaveLen(1), "a second raise changes the first one")
 
+	t.Run("an address stands for its network", func(t *testing.T) {
+		g := NewWithT(t)
+		part := v1alpha1.KeyPart{Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{}}
+		addresses := testpolicy.Make("shop/addresses").Key(part).Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
+		g.Expect(api.Create(t.Context(), addresses)).To(Succeed())
+		raised := func() (list []v1alpha1.RateLimitException) {
+			all := &v1alpha1.RateLimitExceptionList{}
+			g.Expect(api.List(t.Context(), all)).To(Succeed())
+			for i := range all.Items {
+				if all.Items[i].Spec.Policy == "addresses" {
+					list = append(list, all.Items[i])
+				}
+			}
+			return list
+		}
+		succeed("raise", "shop/addresses", "2001:db8::1", "--limit", "burst=3", "--for", "4h")
+		first := raised()
+		g.Expect(first).To(HaveLen(1))
+		for _, same := range []string{"2001:DB8::9", "2001:db8::/64", "2001:db8:0:0:ffff::"} {
+			succeed("raise", "shop/addresses", same, "--limit", "burst=2", "--for", "1m")
+			second := raised()
+			g.Expect(second).To(HaveLen(1), same)
+			g.Expect(second[0].Name).To(Equal(first[0].Name))
+			g.Expect(second[0].Spec.Key).To(Equal([]string{"2001:db8::/64"}))
+			g.Expect(second[0].Spec.Until.Time).To(BeTemporally("<", first[0].Spec.Until.Time), "it ends earlier")
+		}
+		succeed("raise", "shop/addresses", "192.0.2.1", "--limit", "burst=2", "--for", "1m")
+		succeed("raise", "shop/addresses", "::ffff:192.0.2.1", "--limit", "burst=2", "--for", "1m")
+		g.Expect(raised()).To(HaveLen(2))
+
+		unblock, targets := unblocks(t, http.StatusOK)
+		succeed(append([]string{"raise", "shop/addresses", "--limit", "burst=2", "--for", "1m"}, unblock...)...)
+		g.Expect(*targets).To(Equal([]string{"/v1/unblock shop/addresses "}), "the shared budget of requests without an address")
+		succeed("raise", "shop/addresses", "", "--limit", "burst=2", "--for", "1m")
+		g.Expect(raised()).To(HaveLen(3))
+	})
+
 	t.Run("what fails", func(t *testing.T) {
 		g := NewWithT(t)
 		forbidden, _ := unblocks(t, http.StatusForbidden)
