@@ -32,6 +32,36 @@ const (
 	ValueMatchPresent ValueMatchType = "Present"
 )
 
+// EntryMatchType is how a match compares the value of an entry of a descriptor.
+//
+// +kubebuilder:validation:Enum=Exact;Present;Prefix
+type EntryMatchType string
+
+const (
+	// EntryMatchExact requires one value.
+	EntryMatchExact EntryMatchType = "Exact"
+
+	// EntryMatchPresent accepts any value.
+	EntryMatchPresent EntryMatchType = "Present"
+
+	// EntryMatchPrefix requires the beginning of the value.
+	EntryMatchPrefix EntryMatchType = "Prefix"
+)
+
+// OtherEntries is whether a descriptor may have entries that a match does not name.
+//
+// +kubebuilder:validation:Enum=Allowed;Forbidden
+type OtherEntries string
+
+const (
+	// OtherEntriesAllowed accepts descriptors with other entries.
+	OtherEntriesAllowed OtherEntries = "Allowed"
+
+	// OtherEntriesForbidden requires that each entry of the descriptor is one that the
+	// match names, and that there are as many.
+	OtherEntriesForbidden OtherEntries = "Forbidden"
+)
+
 // KeyPartType is the source of one part of the key.
 //
 // +kubebuilder:validation:Enum=Header;Cookie;QueryParameter;Claim;RemoteAddress;Descriptor;Principal;Expression

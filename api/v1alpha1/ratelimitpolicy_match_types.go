@@ -6,6 +6,7 @@ package v1alpha1
 // Match selects requests. All fields that are set must match, and at least one must be
 // set.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.otherEntries) || has(self.descriptors)",message="otherEntries must be set with descriptors only"
 // +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.methods) || has(self.paths) || has(self.headers) || has(self.queryParameters) || has(self.when) || has(self.domain) || has(self.descriptors)",message="every match must set at least one of hosts, methods, paths, headers, queryParameters, when, domain and descriptors"
 type Match struct {
 	// hosts are the hosts of the request, without port: a lower-case name such as
@@ -97,11 +98,19 @@ type Match struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
+
+	// otherEntries is whether the descriptor may have entries that descriptors does not
+	// name. With Forbidden it must have as many entries as descriptors, also counting
+	// entries that are equal, and each must be one of them: a client that can add an
+	// entry can avoid the match. Only with descriptors. Defaults to Allowed.
+	//
+	// +optional
+	OtherEntries OtherEntries `json:"otherEntries,omitempty"`
 }
 
 // HeaderMatch selects requests by one header.
 //
-// +kubebuilder:validation:XValidation:rule="(!has(self.type) || self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and only then"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || (self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and must be absent when it is Present"
 type HeaderMatch struct {
 	// name is the name of the header, case-insensitive. 1 to 255 characters. The
 	// method, the host and the path have fields of their own.
@@ -113,14 +122,14 @@ type HeaderMatch struct {
 	Name string `json:"name"`
 
 	// type is how the header is compared. Exact needs value: the header has it, or it is
-	// among values that are repeated or separated by commas. Present accepts any value.
-	// Defaults to Exact.
+	// among values that are repeated or separated by commas. Present accepts any value,
+	// also an empty one. Defaults to Exact with a value, and to Present without one.
 	//
 	// +optional
 	Type ValueMatchType `json:"type,omitempty"`
 
 	// value is the value that the header must have, compared as it is. 1 to 1024
-	// characters. Only with type Exact.
+	// characters. Not with type Present.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -130,7 +139,7 @@ type HeaderMatch struct {
 
 // QueryParameterMatch selects requests by one parameter of the query.
 //
-// +kubebuilder:validation:XValidation:rule="(!has(self.type) || self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and only then"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || (self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and must be absent when it is Present"
 type QueryParameterMatch struct {
 	// name is the name of the parameter without escapes. 1 to 255 characters.
 	//
@@ -140,13 +149,14 @@ type QueryParameterMatch struct {
 	Name string `json:"name"`
 
 	// type is how the parameter is compared. Exact needs value: one of the values of the
-	// parameter is equal to it. Present accepts any value. Defaults to Exact.
+	// parameter is equal to it. Present accepts any value, also an empty one. Defaults to
+	// Exact with a value, and to Present without one.
 	//
 	// +optional
 	Type ValueMatchType `json:"type,omitempty"`
 
 	// value is the value that the parameter must have, without escapes. 1 to 1024
-	// characters. Only with type Exact.
+	// characters. Not with type Present.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -155,6 +165,9 @@ type QueryParameterMatch struct {
 }
 
 // DescriptorMatch selects one entry of an Envoy rate limit descriptor.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || (self.type != 'Present') == has(self.value)",message="value must be set when type is Exact or Prefix, and must be absent when it is Present"
+// +kubebuilder:validation:XValidation:rule="!has(self.except) || (has(self.type) ? self.type != 'Exact' : !has(self.value))",message="except must be absent when type is Exact"
 type DescriptorMatch struct {
 	// key is the key of the entry. 1 to 255 characters.
 	//
@@ -163,13 +176,33 @@ type DescriptorMatch struct {
 	// +kubebuilder:validation:MaxLength=255
 	Key string `json:"key"`
 
-	// value is the value of the entry. At most 255 characters. Without it any value
-	// matches.
+	// type is how the value is compared. Exact and Prefix need value: the entry has it, or
+	// begins with it. Present accepts any value, also an empty one. Defaults to Exact with
+	// a value, and to Present without one.
+	//
+	// +optional
+	Type EntryMatchType `json:"type,omitempty"`
+
+	// value is the value of the entry, or its beginning with type Prefix. 1 to 255
+	// characters. Not with type Present.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Value string `json:"value,omitempty"`
+
+	// except are values that do not match: an exact value, or a prefix followed by "*". 1
+	// to 64 entries of at most 255 characters. Only with types Present and Prefix. Without
+	// entries no value is excluded.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^[^*]+[*]?$`
+	Except []string `json:"except,omitempty"`
 }
 
 // KeyPart is one part of the key. Exactly the field that type names must be set.

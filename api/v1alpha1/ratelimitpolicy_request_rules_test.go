@@ -110,17 +110,65 @@ var requestRules = map[string]rule{
 		message: "Required value",
 	},
 
+	"an exact entry without a value": {
+		good:    matches(`{descriptors: [{key: a}, {key: a, value: b}, {key: a, type: Exact, value: b}, {key: a, type: Present}, {key: a, type: Prefix, value: b}]}`),
+		bad:     matches(`{descriptors: [{key: a, type: Exact}]}`),
+		field:   "spec.matches[0].descriptors[0]",
+		message: "value must be set when type is Exact or Prefix, and must be absent when it is Present",
+	},
+	"a prefix without a value": {
+		good:    matches(`{descriptors: [{key: a, type: Prefix, value: "b*"}]}`),
+		bad:     matches(`{descriptors: [{key: a, type: Prefix}]}`),
+		field:   "spec.matches[0].descriptors[0]",
+		message: "value must be set when type is Exact or Prefix, and must be absent when it is Present",
+	},
+	"a present entry with a value": {
+		good:    matches(`{descriptors: [{key: a, type: Present}]}`),
+		bad:     matches(`{descriptors: [{key: a, type: Present, value: b}]}`),
+		field:   "spec.matches[0].descriptors[0]",
+		message: "value must be set when type is Exact or Prefix, and must be absent when it is Present",
+	},
+	"exceptions of an exact entry": {
+		good:    matches(`{descriptors: [{key: a, except: [b]}, {key: a, type: Present, except: [b]}, {key: a, type: Prefix, value: b, except: ["bc*"]}]}`),
+		bad:     matches(`{descriptors: [{key: a, value: b, except: [c]}]}`),
+		field:   "spec.matches[0].descriptors[0]",
+		message: "except must be absent when type is Exact",
+	},
+	"more than 64 exceptions": {
+		good:    matches(`{descriptors: [{key: a, except: [` + repeat(64, `v%d`) + `]}]}`),
+		bad:     matches(`{descriptors: [{key: a, except: [` + repeat(65, `v%d`) + `]}]}`),
+		field:   "spec.matches[0].descriptors[0].except",
+		message: "must have at most 64 items",
+	},
+	"an exception with a wildcard inside": {
+		good:    matches(`{descriptors: [{key: a, except: [b, "b*"]}]}`),
+		bad:     matches(`{descriptors: [{key: a, except: ["b*c"]}]}`),
+		field:   "spec.matches[0].descriptors[0].except[0]",
+		message: "should match",
+	},
+	"an exception for every value": {
+		good:    matches(`{descriptors: [{key: a, except: [b, "b*"]}]}`),
+		bad:     matches(`{descriptors: [{key: a, except: ["*"]}]}`),
+		field:   "spec.matches[0].descriptors[0].except[0]",
+		message: "should match",
+	},
+	"other entries without descriptors": {
+		good:    matches(`{descriptors: [{key: a}], otherEntries: Forbidden}, {descriptors: [{key: a}], otherEntries: Allowed}`),
+		bad:     matches(`{domain: d, otherEntries: Forbidden}`),
+		field:   "spec.matches[0]",
+		message: "otherEntries must be set with descriptors only",
+	},
 	"a header without a value": {
-		good:    matches(`{headers: [{name: X-Tier, value: free}, {name: x-user, type: Present}, {name: x-a, type: Exact, value: b}]}`),
-		bad:     matches(`{headers: [{name: X-Tier}]}`),
+		good:    matches(`{headers: [{name: X-Tier, value: free}, {name: x-b}, {name: x-user, type: Present}, {name: x-a, type: Exact, value: b}]}`),
+		bad:     matches(`{headers: [{name: X-Tier, type: Exact}]}`),
 		field:   "spec.matches[0].headers[0]",
-		message: "value must be set when type is Exact, and only then",
+		message: "value must be set when type is Exact, and must be absent when it is Present",
 	},
 	"a present header with a value": {
 		good:    matches(`{headers: [{name: X-Tier, type: Present}]}`),
 		bad:     matches(`{headers: [{name: X-Tier, type: Present, value: free}]}`),
 		field:   "spec.matches[0].headers[0]",
-		message: "value must be set when type is Exact, and only then",
+		message: "value must be set when type is Exact, and must be absent when it is Present",
 	},
 	"a pseudo header": {
 		good:    matches(`{headers: [{name: method, value: GET}]}`),
@@ -153,10 +201,10 @@ var requestRules = map[string]rule{
 		message: "may not be more than 1024 bytes",
 	},
 	"a query parameter without a value": {
-		good:    matches(`{queryParameters: [{name: "tier[]", value: a b}, {name: ü, type: Present}]}`),
+		good:    matches(`{queryParameters: [{name: "tier[]", value: a b}, {name: ü, type: Present}, {name: b}]}`),
 		bad:     matches(`{queryParameters: [{name: tier, type: Exact}]}`),
 		field:   "spec.matches[0].queryParameters[0]",
-		message: "value must be set when type is Exact, and only then",
+		message: "value must be set when type is Exact, and must be absent when it is Present",
 	},
 	"a query parameter without a name": {
 		good:    matches(`{queryParameters: [{name: a, type: Present}]}`),

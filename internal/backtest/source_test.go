@@ -219,7 +219,7 @@ func TestMissingAttributes(t *testing.T) {
 		"a header":      {plan: plan.Plan{Key: []plan.KeyPart{{Type: plan.KeyHeader, Header: "x-a"}}}, want: []string{"policy shop/p: spec.key[0] needs the attribute header.x-a, which the log lacks; name its field with --map header.x-a=FIELD"}},
 		"a given field": {plan: plan.Plan{Key: []plan.KeyPart{{Type: plan.KeyHeader, Header: "x-a"}}}, source: Source{Fields: map[Attribute]string{"header.x-a": "10"}}},
 		"descriptors": {
-			plan: plan.Plan{Matches: []plan.Match{{Domain: "edge", Descriptors: []plan.Entry{{Key: "a"}}}}, Key: []plan.KeyPart{{Type: plan.KeyDescriptor, Descriptor: "b"}}},
+			plan: plan.Plan{Matches: []plan.Match{{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: "a"}}}}, Key: []plan.KeyPart{{Type: plan.KeyDescriptor, Descriptor: "b"}}},
 			want: []string{"attribute domain", "attribute descriptor.a", "attribute descriptor.b"},
 		},
 		"expressions": {

@@ -125,6 +125,7 @@ func (c *compiler) matches(spec *field.Path, policy *v1alpha1.RateLimitPolicy) [
 		c.checkMatch(at, &matches[i])
 		c.checkHeaders(at.Child("headers"), policy.Spec.Matches[i].Headers)
 		c.checkQueryParameters(at.Child("queryParameters"), policy.Spec.Matches[i].QueryParameters)
+		c.checkDescriptors(at.Child("descriptors"), policy.Spec.Matches[i].Descriptors)
 		c.errs = append(c.errs, c.grant.check(at, &matches[i])...)
 	}
 	return matches
@@ -143,9 +144,10 @@ func MatchesOf(policy *v1alpha1.RateLimitPolicy) []plan.Match {
 		match := plan.Match{
 			Targets: targets, Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths,
 			Headers: headersOf(m), QueryParameters: queryParametersOf(m), Domain: m.Domain, When: m.When,
+			ForbidsOtherEntries: m.OtherEntries == v1alpha1.OtherEntriesForbidden,
 		}
-		for _, d := range m.Descriptors {
-			match.Descriptors = append(match.Descriptors, plan.Entry{Key: d.Key, Value: d.Value})
+		for j := range m.Descriptors {
+			match.Descriptors = append(match.Descriptors, entryMatchOf(&m.Descriptors[j]))
 		}
 		matches = append(matches, match)
 	}

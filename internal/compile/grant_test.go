@@ -167,7 +167,7 @@ func TestGrantPermitsPlan(t *testing.T) {
 			[]plan.Match{{Domain: "edge", Hosts: []string{"a.x.example", "other.example"}}}, false,
 		},
 		"neither":             {[]plan.Match{{Paths: []string{"/*"}}}, false},
-		"only descriptors":    {[]plan.Match{{Descriptors: []plan.Entry{{Key: "k"}}}}, false},
+		"only descriptors":    {[]plan.Match{{Descriptors: []plan.EntryMatch{{Key: "k"}}}}, false},
 		"only an expression":  {[]plan.Match{{When: `request.domain == "edge"`}}, false},
 		"every entry":         {[]plan.Match{{Domain: "edge"}, {Hosts: []string{"*.x.example"}}}, true},
 		"all entries but one": {[]plan.Match{{Domain: "edge"}, {Hosts: []string{"*.x.example"}}, {Methods: []string{"GET"}}}, false},

@@ -5,6 +5,7 @@ package compile
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -26,6 +27,49 @@ func queryParametersOf(m *v1alpha1.Match) (entries []plan.Entry) {
 		entries = append(entries, plan.Entry{Key: p.Name, Value: p.Value})
 	}
 	return entries
+}
+
+// entryMatchOf returns what the match wants of one entry. It sorts the exceptions, and leaves out those that others cover.
+func entryMatchOf(d *v1alpha1.DescriptorMatch) plan.EntryMatch {
+	w := plan.EntryMatch{Key: d.Key, Value: d.Value, Prefix: d.Type == v1alpha1.EntryMatchPrefix}
+	for _, text := range d.Except {
+		if prefix, isPrefix := strings.CutSuffix(text, "*"); isPrefix {
+			w.ExceptPrefixes = append(w.ExceptPrefixes, prefix)
+		} else {
+			w.Except = append(w.Except, text)
+		}
+	}
+	slices.Sort(w.Except)
+	w.Except, w.ExceptPrefixes = slices.Compact(w.Except), shortest(w.ExceptPrefixes)
+	return w
+}
+
+// shortest returns the prefixes that begin with no other one, in order.
+func shortest(prefixes []string) (kept []string) {
+	for _, prefix := range slices.Sorted(slices.Values(prefixes)) {
+		if n := len(kept); n == 0 || !strings.HasPrefix(prefix, kept[n-1]) {
+			kept = append(kept, prefix)
+		}
+	}
+	return kept
+}
+
+// checkDescriptors adds the problems of entries that never match.
+func (c *compiler) checkDescriptors(at *field.Path, descriptors []v1alpha1.DescriptorMatch) {
+	for i, d := range descriptors {
+		value := d.Value
+		if d.Type == v1alpha1.EntryMatchPrefix {
+			value += "*" // spaces at the end of a prefix are inside values
+		}
+		c.checkTrimmed(at.Index(i).Child("value"), value)
+		for j, text := range d.Except {
+			at := at.Index(i).Child("except").Index(j)
+			c.checkTrimmed(at, text)
+			if prefix, isPrefix := strings.CutSuffix(text, "*"); isPrefix && strings.HasPrefix(d.Value, prefix) {
+				c.add(field.Invalid(at, text, "excludes every value that begins with "+d.Value))
+			}
+		}
+	}
 }
 
 // checkHeaders adds the problems of headers that never match, or that are given twice.

@@ -88,7 +88,7 @@ func addEntries(a *plan.Attributes, plans []*plan.Plan) {
 	}
 	for _, p := range plans {
 		for i := range p.Matches {
-			for _, entry := range p.Matches[i].Descriptors {
+			for _, entry := range p.Matches[i].SampleDescriptor() {
 				isKnown := slices.ContainsFunc(all, func(e plan.Entry) bool { return e.Key == entry.Key })
 				if p.Matches[i].Domain == a.Domain && !isKnown {
 					all = append(all, entry)

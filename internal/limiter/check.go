@@ -17,7 +17,7 @@ import (
 const MaxChain = 16
 
 // MaxDescriptors is the largest number of descriptors in one check.
-const MaxDescriptors = 64
+const MaxDescriptors = plan.MaxDescriptors
 
 // Check asks whether one request may pass.
 type Check struct {

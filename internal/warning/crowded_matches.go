@@ -134,7 +134,7 @@ func (r *Review) countMatching(requests *crowdedRequests, policy *v1alpha1.RateL
 
 // values returns the number of values that a request is compared with, at least 1.
 func values(m *plan.Match) int {
-	return 1 + len(m.Targets) + len(m.Hosts) + len(m.Methods) + len(m.Paths) + len(m.Headers) + len(m.QueryParameters) + len(m.Descriptors)
+	return 1 + len(m.Targets) + len(m.Hosts) + len(m.Methods) + len(m.Paths) + len(m.Headers) + len(m.QueryParameters) + len(m.Descriptors) + m.Exceptions()
 }
 
 // RequestOf returns a request for the host that the match holds for, its when aside. "*" stands for the name "any".
@@ -147,7 +147,7 @@ func RequestOf(m *plan.Match, host string) *plan.Attributes {
 		a.Method = m.Methods[0]
 	}
 	if len(m.Descriptors) > 0 {
-		a.Descriptors = []plan.Descriptor{m.Descriptors}
+		a.Descriptors = []plan.Descriptor{m.SampleDescriptor()}
 	}
 	a.SetHeaders(m.Headers)
 	a.AddQueryParameters(m.QueryParameters)

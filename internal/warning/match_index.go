@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -40,13 +41,19 @@ func keyOf(m *plan.Match) (key matchKey) {
 	for _, list := range [][]string{plan.TargetTexts(m.Targets), m.Hosts, m.Methods, m.Paths} {
 		add(sorted(list, strings.Compare)...)
 	}
-	for _, entries := range [][]plan.Entry{m.Descriptors, m.Headers, m.QueryParameters} {
+	add("")
+	for _, w := range sorted(m.Descriptors, compareEntryMatches) {
+		add(w.Key, w.Value, strconv.FormatBool(w.Prefix))
+		add(w.Except...)
+		add(w.ExceptPrefixes...)
+	}
+	for _, entries := range [][]plan.Entry{m.Headers, m.QueryParameters} {
 		add("")
 		for _, e := range sorted(entries, compareEntries) {
 			add(e.Key, e.Value)
 		}
 	}
-	add(m.Domain, m.When)
+	add(m.Domain, m.When, strconv.FormatBool(m.ForbidsOtherEntries))
 	sum := sha256.Sum256(text)
 	copy(key[:], sum[:])
 	return key
@@ -54,6 +61,11 @@ func keyOf(m *plan.Match) (key matchKey) {
 
 func compareEntries(a, b plan.Entry) int {
 	return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Value, b.Value))
+}
+
+func compareEntryMatches(a, b plan.EntryMatch) int {
+	return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Value, b.Value), slices.Compare(a.Except, b.Except),
+		slices.Compare(a.ExceptPrefixes, b.ExceptPrefixes))
 }
 
 // sorted returns the list if it is sorted, else a sorted copy.

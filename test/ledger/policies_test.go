@@ -49,10 +49,12 @@ var compiledDimensions = []dimension{
 	{name: "overrides", of: "policies", first: 2, most: plan.MaxOverrides},
 	{name: "keys", of: "overrides", first: 1, most: plan.MaxSelected},
 	{name: "length of a key", of: "keys", first: 4, most: plan.MaxText},
+	{name: "entries", of: "matches", first: 1, most: plan.MaxEntries},
+	{name: "exceptions", of: "entries", first: 1, most: plan.MaxExcept},
 }
 
 // inheriting is a policy of little else than overrides, of which each keeps the numbers of all limits but one.
-var inheriting = []int{1, 1, 1, 16, 64, 1, 4}
+var inheriting = []int{1, 1, 1, 16, 64, 1, 4, 1, 1}
 
 var policyRows = map[string]row{
 	"RateLimitPolicy: compiled": {
@@ -153,7 +155,13 @@ func crowd(n []int) []*v1alpha1.RateLimitPolicy {
 // overridingAll returns policies with the numbers of compiledDimensions.
 func overridingAll(n []int) []*v1alpha1.RateLimitPolicy {
 	return objectsOf(n[0], func(i int) *v1alpha1.RateLimitPolicy {
-		return overriding(i, matching(n[1], n[2], n[2], 0, 0, func(match int) int { return i*n[1] + match }), n[3], n[4], n[5], n[6])
+		matches := matching(n[1], n[2], n[2], 0, 0, func(match int) int { return i*n[1] + match })
+		for j := range matches {
+			for _, key := range formatted(n[7], "k%d") {
+				matches[j].Descriptors = append(matches[j].Descriptors, v1alpha1.DescriptorMatch{Key: key, Except: formatted(n[8], "%d")})
+			}
+		}
+		return overriding(i, matches, n[3], n[4], n[5], n[6])
 	})
 }
 

@@ -43,7 +43,7 @@ var groupDimensions = []dimension{
 var everyGroup = []int{4, 32, 16, 1, 500, 8, 1}
 
 // likeOthers is a policy whose overrides have many keys.
-var likeOthers = []int{1, 1, 1, 1, 32, 64, 4}
+var likeOthers = []int{1, 1, 1, 1, 32, 64, 4, 1, 1}
 
 // reviewRows are reviews of one object beside all that its Namespace has. The encoded size is the one of the Namespace.
 var reviewRows = map[string]row{

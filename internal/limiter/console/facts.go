@@ -110,7 +110,7 @@ func (f *facts) addRow(name, value string) { f.Rows = append(f.Rows, fact{name, 
 
 func matchFactsOf(m *plan.Match) matchFacts {
 	f := matchFacts{Targets: m.Targets, Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain, When: m.When}
-	f.Headers, f.QueryParameters, f.Descriptors = entryTexts(m.Headers), entryTexts(m.QueryParameters), entryTexts(m.Descriptors)
+	f.Headers, f.QueryParameters, f.Descriptors = entryTexts(m.Headers), entryTexts(m.QueryParameters), m.DescriptorTexts()
 	return f
 }
 

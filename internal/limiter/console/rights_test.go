@@ -169,7 +169,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>`
 	g, s := NewWithT(t), start(t, nil)
 	p := policy("shop", "hostile", plan.KeyPart{Type: plan.KeyPrincipal})
-	p.Matches = []plan.Match{{Hosts: []string{hostile}, Paths: []string{hostile}, Domain: hostile, Descriptors: []plan.Entry{{Key: hostile, Value: hostile}}, When: hostile}}
+	p.Matches = []plan.Match{{Hosts: []string{hostile}, Paths: []string{hostile}, Domain: hostile, Descriptors: []plan.EntryMatch{{Key: hostile, Value: hostile}}, When: hostile}}
 	p.Denial = plan.Denial{Code: hostile, Message: hostile}
 	p.Overrides = []plan.Override{{Name: "o", Keys: []string{hostile}, Action: plan.ActionDeny}}
 	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{p, policy("shop", "login", plan.KeyPart{Type: plan.KeyPrincipal})}))

@@ -210,7 +210,7 @@ func loginPlan(edits ...func(*plan.Plan)) *plan.Plan {
 		Denial: plan.Denial{Code: "TooManyAttempts", Message: "Too many login attempts."},
 		Matches: []plan.Match{
 			{Methods: []string{"POST"}, Hosts: []string{"shop.example"}, Paths: []string{"/login"}},
-			{Domain: "edge", Descriptors: []plan.Entry{{Key: "path", Value: "/login"}}},
+			{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: "path", Value: "/login"}}},
 		},
 		Key: []plan.KeyPart{{
 			Type: plan.KeyExpression, Expression: `"user" in descriptor ? descriptor["user"] : request.headers["x-user"]`,

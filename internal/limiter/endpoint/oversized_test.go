@@ -23,7 +23,7 @@ func TestOversizedValuesEscapeNothing(t *testing.T) {
 			when := `request.path.endsWith("/never") || ` + agent + ` == "never" || descriptor["path"].endsWith("/never")`
 			p.Matches = []plan.Match{
 				{Methods: []string{"POST"}, Hosts: []string{"shop.example"}, Paths: []string{"/login*"}, When: when},
-				{Domain: "edge", Descriptors: []plan.Entry{{Key: "path"}}, When: when},
+				{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: "path"}}, When: when},
 			}
 			p.Limits = p.Limits[1:]
 			p.Limits[0].Threshold = 3

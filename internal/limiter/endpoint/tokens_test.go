@@ -70,7 +70,7 @@ func (gw *gateway) tokens(budget int64, edits ...func(*plan.Plan)) *plan.Plan {
 	key, _, _ := strings.Cut(last, "=")
 	return loginPlan(append([]func(*plan.Plan){func(p *plan.Plan) {
 		p.Name = "tokens"
-		p.Matches = []plan.Match{{Domain: gw.domain, Descriptors: []plan.Entry{{Key: key}}}}
+		p.Matches = []plan.Match{{Domain: gw.domain, Descriptors: []plan.EntryMatch{{Key: key}}}}
 		p.Key = []plan.KeyPart{{Type: plan.KeyDescriptor, Descriptor: key}}
 		p.Limits = []plan.Limit{{Name: "hourly", Algorithm: plan.FixedWindow, Threshold: budget, WindowMillis: 3_600_000}}
 	}}, edits...)...)

@@ -36,7 +36,7 @@ func TestDecisionsAllocateOnce(t *testing.T) {
 	e := engine.New(engine.Options{Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x",
 		keyed(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user"}),
-		matching(plan.Match{Domain: "edge", Descriptors: []plan.Entry{{Key: "user"}}}))}))
+		matching(plan.Match{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: "user"}}}))}))
 	check := &limiter.Check{
 		Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{{{Key: "user", Value: "alice"}}}},
 		Hits:       []limiter.Hits{{Cost: 1}},

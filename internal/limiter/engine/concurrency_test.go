@@ -71,7 +71,7 @@ func TestChecksHoldNothing(t *testing.T) {
 func TestRequestedLimitsLeaveConcurrency(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", concurrent(1), func(p *plan.Plan) {
-		p.Matches = []plan.Match{{Domain: "d", Descriptors: []plan.Entry{{Key: "k"}}}}
+		p.Matches = []plan.Match{{Domain: "d", Descriptors: []plan.EntryMatch{{Key: "k"}}}}
 	}))
 	_, err := f.Decide(t.Context(), &limiter.Check{
 		Attributes: plan.Attributes{Domain: "d", Descriptors: []plan.Descriptor{{{Key: "k", Value: "v"}}}},

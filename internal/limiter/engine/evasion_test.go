@@ -62,7 +62,7 @@ func TestSpellingsOfARequestMatchAlike(t *testing.T) {
 	)
 	policy := makePlan("a/x", matching(plan.Match{
 		Hosts: []string{"shop.example", "192.0.2.1"}, Methods: []string{"POST"}, Paths: []string{"/login"},
-		Domain: "edge", Descriptors: descriptors("generic_key=login")[0], When: `request.path == "/login"`,
+		Domain: "edge", Descriptors: matchingDescriptor("generic_key=login").Descriptors, When: `request.path == "/login"`,
 	}))
 	for i, tc := range []spelling{
 		path("//login", ""), path("///login", ""), path("/.//login", ""), path("login", ""), path("./login", ""),

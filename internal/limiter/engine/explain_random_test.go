@@ -45,7 +45,7 @@ func (d draw) match() plan.Match {
 		}
 	}
 	if d.IntN(3) == 0 {
-		m.Descriptors = descriptors(one(d, "user", "user=x", "kind=1 user=y"))[0]
+		m.Descriptors = matchingDescriptor(one(d, "user", "user=x", "kind=1 user=y")).Descriptors
 	}
 	return m
 }

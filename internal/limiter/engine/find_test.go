@@ -29,7 +29,11 @@ func descriptors(texts ...string) []plan.Descriptor {
 }
 
 func matchingDescriptor(entries string) plan.Match {
-	return plan.Match{Descriptors: descriptors(entries)[0]}
+	var m plan.Match
+	for _, e := range descriptors(entries)[0] {
+		m.Descriptors = append(m.Descriptors, plan.EntryMatch{Key: e.Key, Value: e.Value})
+	}
+	return m
 }
 
 func described(texts ...string) *limiter.Check {

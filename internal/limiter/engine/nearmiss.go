@@ -131,7 +131,7 @@ func (n *nearSearch) missOf(near *plan.NearMatch) limiter.NearMiss {
 	case plan.FieldDomain:
 		miss.Wants, miss.Got = []string{m.Domain}, listOf(a.Domain)
 	case plan.FieldDescriptors:
-		miss.Wants, miss.Got = []string{textOf(m.Descriptors)}, textsOf(a.Descriptors)
+		miss.Wants, miss.Got = []string{strings.Join(m.DescriptorTexts(), ", ")}, textsOf(a.Descriptors)
 	case plan.FieldWhen:
 		miss.Wants, miss.Got = []string{m.When}, []string{"false"}
 	case plan.NoField:

@@ -91,7 +91,7 @@ func TestPeekedDescriptorsAreNotObserved(t *testing.T) {
 	g, o := NewWithT(t), &observer{}
 	byDescriptor := func(name string) *plan.Plan {
 		return makePlan("a/"+name, keyed(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: name}),
-			matching(plan.Match{Domain: "edge", Descriptors: []plan.Entry{{Key: name}}}))
+			matching(plan.Match{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: name}}}))
 	}
 	e := observed(t, o, byDescriptor("user"), byDescriptor("team"))
 	check := limiter.Check{

@@ -37,7 +37,7 @@ func requestingNothing() *limiter.Check {
 
 // byUser makes the plan apply by descriptors with a user.
 func byUser(p *plan.Plan) {
-	p.Matches = []plan.Match{{Domain: "edge", Descriptors: []plan.Entry{{Key: "user"}}}}
+	p.Matches = []plan.Match{{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: "user"}}}}
 	p.Key = []plan.KeyPart{{Type: plan.KeyDescriptor, Descriptor: "user"}}
 }
 

@@ -50,7 +50,7 @@ func reportedBy(t *testing.T, e *engine.Engine) []string {
 
 func TestSightings(t *testing.T) {
 	edge := matching(plan.Match{Domain: "edge", Paths: []string{"/a"}})
-	user := matching(plan.Match{Domain: "edge", Descriptors: []plan.Entry{{Key: "user"}}})
+	user := matching(plan.Match{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: "user"}}})
 	exempting := func(p *plan.Plan) {
 		p.Overrides = []plan.Override{{Name: "all", Action: plan.ActionAllow, When: "true"}}
 	}

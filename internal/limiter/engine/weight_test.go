@@ -184,7 +184,14 @@ var heavyPlans = map[string]struct {
 	"entries": {30, []func(*plan.Plan){sixteenMatches(func(name string) (m plan.Match) {
 		for _, key := range formatted(plan.MaxEntries, "%d") {
 			e := plan.Entry{Key: key, Value: name}
-			m.Headers, m.QueryParameters, m.Descriptors = append(m.Headers, e), append(m.QueryParameters, e), append(m.Descriptors, e)
+			m.Headers, m.QueryParameters = append(m.Headers, e), append(m.QueryParameters, e)
+			m.Descriptors = append(m.Descriptors, plan.EntryMatch{Key: key, Value: name})
+		}
+		return m
+	})}},
+	"exceptions": {10, []func(*plan.Plan){sixteenMatches(func(string) (m plan.Match) {
+		for _, key := range formatted(plan.MaxEntries, "%d") {
+			m.Descriptors = append(m.Descriptors, plan.EntryMatch{Key: key, Except: formatted(plan.MaxExcept, "%02d")})
 		}
 		return m
 	})}},

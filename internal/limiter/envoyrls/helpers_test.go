@@ -167,7 +167,7 @@ func makePlan(name string, keys []string, limits ...plan.Limit) *plan.Plan {
 		Denial: plan.Denial{Code: "Slow", Message: "Slow down."}, Limits: limits,
 	}
 	for _, key := range keys {
-		match.Descriptors = append(match.Descriptors, plan.Entry{Key: key})
+		match.Descriptors = append(match.Descriptors, plan.EntryMatch{Key: key})
 	}
 	if len(keys) > 0 {
 		p.Key = []plan.KeyPart{{Type: plan.KeyDescriptor, Descriptor: keys[0]}}

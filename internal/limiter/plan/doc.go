@@ -17,7 +17,8 @@
 //	exception.go     other numbers for one key until a time
 //	excepted.go      the limits of a plan with its numbers
 //	plan.go        Plan, its bounds and its validation
-//	match.go         which requests it applies to
+//	match.go         which requests it applies to,
+//	entrymatch.go      and the descriptors that it wants
 //	target.go        the Gateways and routes that it names
 //	key.go           the parts of its key
 //	keyname.go       the key that an operator names

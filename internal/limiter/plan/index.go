@@ -352,7 +352,7 @@ func (c *candidate) appendTo(found []Found, a *Attributes, known *certain) []Fou
 		return found
 	}
 	for i, d := range a.Descriptors {
-		if !known.has(i) && d.hasAll(c.match.Descriptors) {
+		if !known.has(i) && c.match.holdsDescriptor(d) {
 			add(i)
 		}
 	}

@@ -24,7 +24,7 @@ func TestMatchesOfANamespaceAreBounded(t *testing.T) {
 		for i := range count {
 			p := &plan.Plan{Namespace: namespace, Name: fmt.Sprintf("%s-%03d", strings.ToLower(string(mode)), i), Mode: mode}
 			for range plan.MaxMatches {
-				p.Matches = append(p.Matches, plan.Match{Descriptors: []plan.Entry{{Key: "user"}}, When: "true"})
+				p.Matches = append(p.Matches, plan.Match{Descriptors: []plan.EntryMatch{{Key: "user"}}, When: "true"})
 			}
 			plans = append(plans, p)
 		}
@@ -96,6 +96,13 @@ var hostileMatches = map[string]func(i, n int) plan.Match{
 	"2 x 2 x 2": func(i, n int) plan.Match {
 		return plan.Match{Hosts: words(2, i%(n/9), "%d.t"), Paths: words(2, i*7%(n/9), "/%d/*"), Methods: words(2, i%9, "M%d")}
 	},
+	"prefixes of values": func(i, _ int) plan.Match {
+		m := plan.Match{Domain: "t"}
+		for j := range plan.MaxEntries {
+			m.Descriptors = append(m.Descriptors, wanted(fmt.Sprintf("k=%0*d*", 1+(i+16*j)%250, i))...)
+		}
+		return m
+	},
 	"prefixes of prefixes": func(int, int) plan.Match {
 		m := plan.Match{Hosts: []string{"t"}}
 		for j := range plan.MaxPatterns {
@@ -138,7 +145,7 @@ func TestIndexIsASum(t *testing.T) {
 					for _, m := range p.Matches {
 						lengths := []int{len(m.Targets), len(m.Hosts), len(m.Paths), len(m.Methods)}
 						copies += max(8, slices.Max(lengths))
-						patterns += lengths[0] + lengths[1] + lengths[2] + lengths[3] + len(m.Headers)
+						patterns += lengths[0] + lengths[1] + lengths[2] + lengths[3] + len(m.Headers) + len(m.Descriptors)
 					}
 				}
 				before := heap()

@@ -17,6 +17,25 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
+// wanted returns what a match wants: "key", "key=value", or "key=prefix*". Exceptions follow after exclamation marks.
+func wanted(entries ...string) (all []plan.EntryMatch) {
+	for _, e := range entries {
+		key, rest, _ := strings.Cut(e, "=")
+		texts := strings.Split(rest, "!")
+		w := plan.EntryMatch{Key: key}
+		w.Value, w.Prefix = strings.CutSuffix(texts[0], "*")
+		for _, text := range texts[1:] {
+			if prefix, open := strings.CutSuffix(text, "*"); open {
+				w.ExceptPrefixes = append(w.ExceptPrefixes, prefix)
+			} else {
+				w.Except = append(w.Except, text)
+			}
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
 // descriptor returns a descriptor with the given "key=value" entries.
 func descriptor(entries ...string) plan.Descriptor {
 	var d plan.Descriptor
@@ -30,7 +49,14 @@ func descriptor(entries ...string) plan.Descriptor {
 func descriptors(all ...plan.Descriptor) plan.Attributes { return plan.Attributes{Descriptors: all} }
 
 func matchEntries(entries ...string) plan.Match {
-	return plan.Match{Descriptors: descriptor(entries...)}
+	return plan.Match{Descriptors: wanted(entries...)}
+}
+
+// only returns a match that forbids other entries.
+func only(entries ...string) plan.Match {
+	m := matchEntries(entries...)
+	m.ForbidsOtherEntries = true
+	return m
 }
 
 func matchTargets(all ...plan.Target) plan.Match { return plan.Match{Targets: all} }
@@ -63,7 +89,7 @@ func TestLookupsOfLongHosts(t *testing.T) {
 
 func TestMatch(t *testing.T) {
 	everything := plan.Match{
-		Hosts: []string{"a.example"}, Methods: []string{"GET"}, Paths: []string{"/x"}, Domain: "edge", Descriptors: descriptor("k=v"),
+		Hosts: []string{"a.example"}, Methods: []string{"GET"}, Paths: []string{"/x"}, Domain: "edge", Descriptors: wanted("k=v"),
 	}
 	request := func(method, domain string) plan.Attributes {
 		return plan.Attributes{Host: "a.example", Method: method, Path: "/x", Domain: domain, Descriptors: []plan.Descriptor{descriptor("k=v")}}
@@ -116,6 +142,23 @@ func TestMatch(t *testing.T) {
 		"two entries of one":         {matchEntries("k=v", "a"), descriptors(descriptor("a=b", "k=v")), true},
 		"two entries of two":         {matchEntries("k=v", "a"), descriptors(descriptor("a=b"), descriptor("k=v")), false},
 		"a key twice":                {matchEntries("k=v"), descriptors(descriptor("k=w", "k=v")), true},
+		"a prefix":                   {matchEntries("k=/api/*"), descriptors(descriptor("k=/api/v1")), true},
+		"a whole prefix":             {matchEntries("k=/api/*"), descriptors(descriptor("k=/api/")), true},
+		"another prefix":             {matchEntries("k=/api/*"), descriptors(descriptor("k=/apis")), false},
+		"a prefix of another key":    {matchEntries("k=/api/*"), descriptors(descriptor("l=/api/")), false},
+		"not a value's beginning":    {matchEntries("k=/api"), descriptors(descriptor("k=/api/")), false},
+		"an exception":               {matchEntries("k=!v"), descriptors(descriptor("k=v")), false},
+		"beside an exception":        {matchEntries("k=!v"), descriptors(descriptor("k=vw")), true},
+		"no value, an exception":     {matchEntries("k=!v"), descriptors(descriptor("k")), true},
+		"an excluded prefix":         {matchEntries("k=!b*"), descriptors(descriptor("k=bcd")), false},
+		"the excluded prefix":        {matchEntries("k=a*!ab*!ad*"), descriptors(descriptor("k=ab")), false},
+		"between excluded prefixes":  {matchEntries("k=a*!ab*!ad*"), descriptors(descriptor("k=acx")), true},
+		"an exception of one":        {matchEntries("k=!v"), descriptors(descriptor("k=v", "k=w")), true},
+		"only the entries":           {only("k=v", "l"), descriptors(descriptor("l=x", "k=v")), true},
+		"one more":                   {only("k=v", "l"), descriptors(descriptor("l=x", "k=v", "m")), false},
+		"one twice":                  {only("k=v"), descriptors(descriptor("k=v", "k=v")), false},
+		"another one in its place":   {only("k=v", "k"), descriptors(descriptor("k=v", "m")), false},
+		"two of one key":             {only("k=v", "k=w"), descriptors(descriptor("k=w", "k=v")), true},
 		"no entries":                 {matchEntries("k"), descriptors(plan.Descriptor{}), false},
 		"no descriptors":             {matchEntries("k"), plan.Attributes{}, false},
 		"an expression, unevaluated": {plan.Match{When: "false"}, plan.Attributes{}, true},
@@ -255,6 +298,8 @@ func (r *generator) some(upTo int, words ...string) []string {
 
 var headerWords = []string{"x-a", "x-a=1", "x-a=2", "x-a=1, 2", "x-b", "x-b=1", "x-c=1"}
 
+var entryWords = []string{"k", "k=1", "k=2", "k=1*", "k=12*!12!123*", "k=!1!2*", "l", "l=1", "l=abcdefg*", "l=abcd*", "m=1"}
+
 var targetWords = []string{"Gateway/a/g", "Gateway/a/g/l", "Gateway/a/g/m", "HTTPRoute/a/r", "HTTPRoute/a/r/s", "HTTPRoute/b/r", "HTTPRoute/a/rs"}
 
 func (r *generator) match() plan.Match {
@@ -262,8 +307,9 @@ func (r *generator) match() plan.Match {
 		Hosts:       r.some(3, "a.example", "b.example", "c.b.example", "*.example", "*.b.example", "d", "e", "f"),
 		Paths:       r.some(3, "/", "/a", "/a/b", "/a*", "/a/*", "/b/*", "/*", "/c", "/d", "/e"),
 		Methods:     r.some(2, "GET", "PUT", "POST"),
-		Descriptors: descriptor(r.some(2, "k", "k=1", "k=2", "l", "l=1", "m=1")...),
+		Descriptors: wanted(r.some(2, entryWords...)...),
 	}
+	m.ForbidsOtherEntries = len(m.Descriptors) > 0 && r.IntN(3) == 0
 	for _, t := range r.some(2, targetWords...) {
 		m.Targets = append(m.Targets, plan.Target(t))
 	}
@@ -286,7 +332,7 @@ func (r *generator) request() plan.Attributes {
 		a.Targets = append(a.Targets, plan.Target(t))
 	}
 	for range r.IntN(4) {
-		a.Descriptors = append(a.Descriptors, descriptor(r.some(3, "k", "k=1", "k=2", "l=1", "l=2", "m=1")...))
+		a.Descriptors = append(a.Descriptors, descriptor(r.some(3, "k", "k=1", "k=2", "k=12", "k=124", "k=1234", "l=1", "l=2", "l=abcdefgh", "l=abcde", "m=1")...))
 	}
 	return a
 }
@@ -317,13 +363,16 @@ var oneFactMatches = map[string]func(i int) plan.Match{
 	},
 	"domains": func(i int) plan.Match { return plan.Match{Domain: fmt.Sprintf("d%d", i)} },
 	"domains of one descriptor": func(i int) plan.Match {
-		return plan.Match{Domain: fmt.Sprintf("d%d", i), Descriptors: descriptor("generic_key=login")}
+		return plan.Match{Domain: fmt.Sprintf("d%d", i), Descriptors: wanted("generic_key=login")}
 	},
 	"descriptor values": func(i int) plan.Match {
-		return plan.Match{Domain: "d7", Descriptors: descriptor("generic_key=login", fmt.Sprintf("user=%d", i))}
+		return plan.Match{Domain: "d7", Descriptors: wanted("generic_key=login", fmt.Sprintf("user=%d", i))}
 	},
 	"descriptor keys": func(i int) plan.Match {
-		return plan.Match{Domain: "d7", Descriptors: descriptor("generic_key=login", fmt.Sprintf("k%d", i))}
+		return plan.Match{Domain: "d7", Descriptors: wanted("generic_key=login", fmt.Sprintf("k%d", i))}
+	},
+	"descriptor prefixes": func(i int) plan.Match {
+		return plan.Match{Domain: "d7", Descriptors: wanted(fmt.Sprintf("user=%d/*", i))}
 	},
 	"headers": func(i int) plan.Match {
 		return plan.Match{Paths: []string{"/7/*"}, Headers: descriptor(fmt.Sprintf("x-user=%d", i))}
@@ -337,7 +386,7 @@ var oneFactMatches = map[string]func(i int) plan.Match{
 	"everything": func(i int) plan.Match {
 		return plan.Match{
 			Hosts: []string{fmt.Sprintf("*.w%d.example", i)}, Paths: []string{fmt.Sprintf("/%d/*", i)}, Methods: []string{fmt.Sprintf("M%d", i)},
-			Domain: fmt.Sprintf("d%d", i), Descriptors: descriptor(fmt.Sprintf("user=%d", i)),
+			Domain: fmt.Sprintf("d%d", i), Descriptors: wanted(fmt.Sprintf("user=%d", i)),
 		}
 	},
 }
@@ -356,7 +405,7 @@ func plansWith(match func(i int) plan.Match, n int) []*plan.Plan {
 func requestOfPlan7() *plan.Attributes {
 	return &plan.Attributes{
 		Targets: []plan.Target{"Gateway/infra/public", "HTTPRoute/shop/r7/s"}, Host: "x.y.w7.example", Path: "/7/x", Method: "M7", Domain: "d7",
-		Descriptors: []plan.Descriptor{descriptor("a=b"), descriptor("generic_key=login", "user=7", "k7=x")},
+		Descriptors: []plan.Descriptor{descriptor("a=b"), descriptor("generic_key=login", "user=7", "user=7/x", "k7=x")},
 		Headers:     map[string]string{"x-user": "x, 7", "x-7": "", "accept": "*/*"}, Query: "page=1&user=7",
 	}
 }

@@ -21,6 +21,9 @@ const (
 	MaxMatchedLimits    = 512
 )
 
+// MaxDescriptors is the largest number of descriptors of a request.
+const MaxDescriptors = 64
+
 // Match is one set of conditions under which the plan applies to a request. All fields that
 // are set must hold.
 type Match struct {
@@ -34,14 +37,15 @@ type Match struct {
 	Headers         []Entry `json:"headers,omitempty"`
 	QueryParameters []Entry `json:"queryParameters,omitempty"`
 	Domain          string  `json:"domain,omitempty"` // exact
-	// Descriptors are entries that one descriptor of the request must contain, all of
-	// them. An empty value matches any value.
-	Descriptors []Entry `json:"descriptors,omitempty"`
+	// Descriptors are entries that one descriptor of the request must contain, all of them. With ForbidsOtherEntries
+	// it must contain no further entry.
+	Descriptors         []EntryMatch `json:"descriptors,omitempty"`
+	ForbidsOtherEntries bool         `json:"forbidsOtherEntries,omitempty"`
 	// When is an expression that must yield true. The engine evaluates it.
 	When string `json:"when,omitempty"`
 }
 
-// Entry is one entry of a descriptor, or a header or query parameter that a match wants.
+// Entry is one entry of a descriptor of a request, or a header or query parameter that a match wants.
 type Entry struct {
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
@@ -49,18 +53,6 @@ type Entry struct {
 
 // Descriptor is one descriptor of a request, as proxies such as Envoy send them.
 type Descriptor []Entry
-
-// hasAll reports whether the descriptor has all the entries.
-func (d Descriptor) hasAll(entries []Entry) bool {
-	for _, want := range entries {
-		if !slices.ContainsFunc(d, func(e Entry) bool {
-			return e.Key == want.Key && (want.Value == "" || e.Value == want.Value)
-		}) {
-			return false
-		}
-	}
-	return true
-}
 
 // AllDescriptors as an index stands for all descriptors of a request.
 const AllDescriptors = -1
@@ -218,6 +210,7 @@ func (m *Match) validate(fail func(string, ...any), at string) {
 	}
 	m.validateTargets(fail, at)
 	m.validateTexts(fail, at)
+	m.validateDescriptors(fail, at)
 	validateValues(fail, at+".headers", m.Headers)
 	validateValues(fail, at+".queryParameters", m.QueryParameters)
 }
@@ -236,11 +229,6 @@ func validateValues(fail func(string, ...any), at string, wanted []Entry) {
 func (m *Match) validateTexts(fail func(string, ...any), at string) {
 	if longerThan(m.Domain, MaxText) {
 		fail("%s.domain is longer than %d characters", at, MaxText)
-	}
-	for j, e := range m.Descriptors {
-		if e.Key == "" || longerThan(e.Key, MaxText) || longerThan(e.Value, MaxText) {
-			fail("%s.descriptors[%d] must have a key of 1 to %d characters and a value of at most as many", at, j, MaxText)
-		}
 	}
 	if longerThan(m.When, MaxExpression) {
 		fail("%s.when is longer than %d characters", at, MaxExpression)

@@ -48,7 +48,7 @@ func (m *Match) onlyMismatch(a *Attributes) (field Field, ok bool) {
 
 func (m *Match) holdsDescriptors(a *Attributes) bool {
 	return len(m.Descriptors) == 0 ||
-		slices.ContainsFunc(a.Descriptors, func(d Descriptor) bool { return d.hasAll(m.Descriptors) })
+		slices.ContainsFunc(a.Descriptors, m.holdsDescriptor)
 }
 
 // Repaired returns the attributes with the first value that the match wants of the field, and the
@@ -71,7 +71,7 @@ func (n *NearMatch) Repaired(a Attributes) (Attributes, []Found) {
 	case FieldQueryParameters:
 		a.AddQueryParameters(c.match.QueryParameters)
 	case FieldDescriptors:
-		a.Descriptors = append(slices.Clone(a.Descriptors), c.match.Descriptors)
+		a.Descriptors = append(slices.Clone(a.Descriptors), c.match.SampleDescriptor())
 	case NoField, FieldWhen:
 	}
 	return a, c.appendTo(nil, &a, &certain{})

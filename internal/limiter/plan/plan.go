@@ -28,6 +28,8 @@ const (
 	MaxMethods = 16
 	// MaxEntries is the largest number of descriptor entries, of headers, and of query parameters in one match.
 	MaxEntries = 16
+	// MaxExcept is the largest number of values and prefixes that one entry of a match excludes.
+	MaxExcept = 64
 	// MaxText is the length of the longest domain, and of the longest key and value
 	// of a descriptor entry, in characters.
 	MaxText = 255

@@ -54,7 +54,7 @@ func withOverrides() *plan.Plan {
 func withDescriptors() *plan.Plan {
 	p := valid()
 	p.Matches = append(p.Matches, plan.Match{
-		Domain: "edge", Descriptors: descriptor("generic_key=login", "user_id"), When: `descriptor["user_id"] != ""`,
+		Domain: "edge", Descriptors: wanted("generic_key=login", "user_id"), When: `descriptor["user_id"] != ""`,
 	})
 	p.Key = append(p.Key, plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user_id"},
 		plan.KeyPart{Type: plan.KeyExpression, Expression: "request.path"})
@@ -207,16 +207,23 @@ func TestValidateMatchesAndKeys(t *testing.T) {
 		edit func(*plan.Plan)
 		want string // empty if the plan is valid
 	}{
-		"the longest texts":    {matches(plan.Match{Domain: text, Descriptors: []plan.Entry{{Key: text, Value: text}}, When: code}), ""},
+		"the longest texts":    {matches(plan.Match{Domain: text, Descriptors: []plan.EntryMatch{{Key: text, Value: text}}, When: code}), ""},
 		"the longest key":      {key(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: text}), ""},
 		"the longest value":    {key(plan.KeyPart{Type: plan.KeyExpression, Expression: code}), ""},
-		"sixteen descriptors":  {matches(plan.Match{Descriptors: make16(plan.Entry{Key: "k"})}), ""},
+		"sixteen descriptors":  {matches(plan.Match{Descriptors: make16(plan.EntryMatch{Key: "k"})}), ""},
 		"nothing":              {matches(plan.Match{}), "matches[0] is empty"},
 		"a long domain":        {matches(plan.Match{Domain: text + "x"}), "matches[0].domain"},
-		"no key of an entry":   {matches(plan.Match{Descriptors: []plan.Entry{{Value: "v"}}}), "matches[0].descriptors[0]"},
-		"a long key":           {matches(plan.Match{Descriptors: []plan.Entry{{Key: text + "x"}}}), "matches[0].descriptors[0]"},
-		"a long value":         {matches(plan.Match{Descriptors: []plan.Entry{{Key: "k", Value: text + "x"}}}), "matches[0].descriptors[0]"},
-		"many descriptors":     {matches(plan.Match{Descriptors: append(make16(plan.Entry{Key: "k"}), plan.Entry{Key: "k"})}), "17 descriptors"},
+		"no key of an entry":   {matches(plan.Match{Descriptors: []plan.EntryMatch{{Value: "v"}}}), "matches[0].descriptors[0]"},
+		"a long key":           {matches(plan.Match{Descriptors: []plan.EntryMatch{{Key: text + "x"}}}), "matches[0].descriptors[0]"},
+		"a long value":         {matches(plan.Match{Descriptors: []plan.EntryMatch{{Key: "k", Value: text + "x"}}}), "matches[0].descriptors[0]"},
+		"64 exceptions":        {matches(matchEntries("k=" + strings.Join(words(65, 10, "!%d"), ""))), "65 exceptions"},
+		"an exact exception":   {matches(matchEntries("k=v!w")), "matches[0].descriptors[0] has 1 exceptions"},
+		"an empty exception":   {matches(matchEntries("k=!")), "exception 0 must have"},
+		"unsorted exceptions":  {matches(matchEntries("k=!b!a")), "except[1] is not in ascending order"},
+		"a covered exception":  {matches(matchEntries("k=!a*!ab*")), "exceptPrefixes[1]"},
+		"an empty prefix":      {matches(plan.Match{Descriptors: []plan.EntryMatch{{Key: "k", Prefix: true}}}), "prefix without a value"},
+		"no entries to forbid": {matches(plan.Match{Domain: "d", ForbidsOtherEntries: true}), "forbids other entries and wants none"},
+		"many descriptors":     {matches(plan.Match{Descriptors: append(make16(plan.EntryMatch{Key: "k"}), plan.EntryMatch{Key: "k"})}), "17 descriptors"},
 		"many hosts":           {matches(plan.Match{Hosts: make([]string, 33)}), "33 hosts"},
 		"many paths":           {matches(plan.Match{Paths: make([]string, 33)}), "33 paths"},
 		"many methods":         {matches(plan.Match{Methods: make([]string, 17)}), "17 methods"},
@@ -240,7 +247,9 @@ func TestValidateMatchesAndKeys(t *testing.T) {
 	}
 }
 
-func make16(e plan.Entry) []plan.Entry { return slices.Repeat([]plan.Entry{e}, plan.MaxEntries) }
+func make16(e plan.EntryMatch) []plan.EntryMatch {
+	return slices.Repeat([]plan.EntryMatch{e}, plan.MaxEntries)
+}
 
 // For any bytes Decode returns an error, or a valid plan whose encoding decodes to the same
 // plan.

@@ -184,7 +184,11 @@ func (f fact) entriesOf(m *Match, used facts) []Entry {
 	first := func(entries []Entry) []Entry { return entries[:min(len(entries), most)] }
 	switch f {
 	case factDescriptor:
-		return first(m.Descriptors)
+		entries := make([]Entry, min(len(m.Descriptors), most))
+		for i := range entries {
+			entries[i] = m.Descriptors[i].indexed()
+		}
+		return entries
 	case factHeader:
 		return firstElements(first(m.Headers))
 	case factQueryParameter:
@@ -242,7 +246,7 @@ type split struct {
 	groups  persistent.Map[Entry, *node]
 	rest    *node    // matches without a condition on the fact, or with too many copies
 	names   []string // of headers, each once; up to maxNames
-	lengths []int    // of the prefixes of paths, each once, in order
+	lengths []int    // of the prefixes of paths or of values of descriptors, each once, in order
 	longest int      // the length of the longest host
 	// The only host, if all matches require the same one, and its group: to compare it costs less than to look it up.
 	only      string
@@ -298,16 +302,28 @@ func (s *split) addLookup(value Entry) {
 	}
 }
 
-// addPrefixes records the lengths of the prefixes of paths in the match.
+// addPrefixes records the lengths by which a request looks up the prefixes of the match.
 func (s *split) addPrefixes(m *Match) {
-	if s.by != factPath {
-		return
-	}
-	for _, pattern := range m.Paths {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		if at, found := slices.BinarySearch(s.lengths, len(prefix)); open && !found {
-			s.lengths = slices.Insert(slices.Clip(s.lengths), at, len(prefix))
+	switch s.by {
+	case factPath:
+		for _, pattern := range m.Paths {
+			if prefix, open := strings.CutSuffix(pattern, "*"); open {
+				s.addLength(len(prefix))
+			}
 		}
+	case factDescriptor:
+		for i := range m.Descriptors {
+			if w := &m.Descriptors[i]; w.Prefix {
+				s.addLength(indexedLength(len(w.Value)))
+			}
+		}
+	default: // the other facts have no prefixes
+	}
+}
+
+func (s *split) addLength(length int) {
+	if at, found := slices.BinarySearch(s.lengths, length); !found {
+		s.lengths = slices.Insert(slices.Clip(s.lengths), at, length)
 	}
 }
 
@@ -533,19 +549,26 @@ func (c *candidate) needsRoom(a *Attributes) bool {
 		c.match.holds(a) && c.match.holdsDescriptors(a)
 }
 
-// findDescriptor looks up each entry, with its value and for any value, that no earlier descriptor has led
-// to.
+// findDescriptor looks up each entry: with its value, with beginnings of it, and for any value.
 func (s *split) findDescriptor(f *finding, a *Attributes, d Descriptor, seen *nodes) {
 	for _, e := range d {
-		if n := s.groups.Get(e); n != nil && seen.add(n) {
-			n.find(f, a)
+		s.findEntry(f, a, e, seen)
+		for _, length := range s.lengths {
+			if length >= len(e.Value) {
+				break
+			}
+			s.findEntry(f, a, Entry{Key: e.Key, Value: e.Value[:length]}, seen)
 		}
-		if e.Value == "" {
-			continue
+		if e.Value != "" {
+			s.findEntry(f, a, Entry{Key: e.Key}, seen)
 		}
-		if n := s.groups.Get(Entry{Key: e.Key}); n != nil && seen.add(n) {
-			n.find(f, a)
-		}
+	}
+}
+
+// findEntry looks in the group of the entry, if nothing before has led to it.
+func (s *split) findEntry(f *finding, a *Attributes, e Entry, seen *nodes) {
+	if n := s.groups.Get(e); n != nil && seen.add(n) {
+		n.find(f, a)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 // Version 2 has the targets, headers and query parameters of matches, cookies, query parameters and claims in keys, and
 // their variables in expressions. A reader of version 1 would keep the plan it has, whose matches may be wider. It also
 // has the costs of reservations, and blocks on commits: without them a reader would count and block requests that must pass.
+// It has forbidden other entries, prefixes and exceptions of descriptors: without them matches are wider, too.
 // And it has key groups, their names in overrides, exceptions, and slices: a reader that does not count them would admit
 // more than a quota.
 const Version = 2
@@ -29,9 +30,16 @@ const Version = 2
 func expressibleBefore(r Record) bool {
 	p, ok := r.(*Plan)
 	return ok && p.Reservations.Cost == "" && !p.Slices.Allowed() && !p.Reservations.BlockOnCommit &&
-		!slices.ContainsFunc(p.Matches, func(m Match) bool { return len(m.Targets) > 0 || m.readsValues() || readsNewVariable(m.When) }) &&
+		!slices.ContainsFunc(p.Matches, func(m Match) bool {
+			return len(m.Targets) > 0 || m.readsValues() || m.hasNewEntries() || readsNewVariable(m.When)
+		}) &&
 		!slices.ContainsFunc(p.Key, func(k KeyPart) bool { return k.hasNewSource() || readsNewVariable(k.Expression) }) &&
 		!slices.ContainsFunc(p.Overrides, func(o Override) bool { return len(o.Groups) > 0 || readsNewVariable(o.When) })
+}
+
+// hasNewEntries reports whether the match wants descriptors in a way that version 1 lacks.
+func (m *Match) hasNewEntries() bool {
+	return m.ForbidsOtherEntries || slices.ContainsFunc(m.Descriptors, func(w EntryMatch) bool { return w.Prefix || w.exceptions() > 0 })
 }
 
 // newVariable matches the variables of expressions that version 1 lacks. It may also match the text of a constant, with

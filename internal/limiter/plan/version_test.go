@@ -16,10 +16,13 @@ import (
 // A release before does not know these members, and would match more requests.
 func TestValuesNeedTheNewVersion(t *testing.T) {
 	for name, change := range map[string]func(p *plan.Plan){
-		"headers":     func(p *plan.Plan) { p.Matches[0].Headers = descriptor("x-tier") },
-		"parameters":  func(p *plan.Plan) { p.Matches[0].QueryParameters = descriptor("q") },
-		"a cookie":    func(p *plan.Plan) { p.Key[0] = plan.KeyPart{Type: plan.KeyCookie, Cookie: "c"} },
-		"a parameter": func(p *plan.Plan) { p.Key[0] = plan.KeyPart{Type: plan.KeyQueryParameter, QueryParameter: "q"} },
+		"headers":            func(p *plan.Plan) { p.Matches[0].Headers = descriptor("x-tier") },
+		"only these entries": func(p *plan.Plan) { p.Matches[0] = only("k") },
+		"a prefix":           func(p *plan.Plan) { p.Matches[0].Descriptors = wanted("k=v*") },
+		"an exception":       func(p *plan.Plan) { p.Matches[0].Descriptors = wanted("k=!v") },
+		"parameters":         func(p *plan.Plan) { p.Matches[0].QueryParameters = descriptor("q") },
+		"a cookie":           func(p *plan.Plan) { p.Key[0] = plan.KeyPart{Type: plan.KeyCookie, Cookie: "c"} },
+		"a parameter":        func(p *plan.Plan) { p.Key[0] = plan.KeyPart{Type: plan.KeyQueryParameter, QueryParameter: "q"} },
 		"a claim": func(p *plan.Plan) {
 			p.Key[0] = plan.KeyPart{Type: plan.KeyClaim, Claim: &plan.Claim{Payload: "a", Name: "b"}}
 		},

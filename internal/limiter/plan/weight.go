@@ -17,6 +17,8 @@ const (
 	// heapOfPattern is for a pattern or entry of a match, beside its text. The index takes at most 150 bytes for each, and is
 	// counted twice: the next index may be built beside the current one.
 	heapOfPattern = 2*150 + 48
+	// heapOfExcept is for a value or prefix that an entry excludes, which the index does not have.
+	heapOfExcept  = 32
 	heapOfKeyPart = 128
 	// heapOfLimit is for the numbers of one limit, which the policy and each override with limits have.
 	heapOfLimit = 640
@@ -109,7 +111,7 @@ func (p *Plan) heapOfLimits() int {
 func (m *Match) heap() int {
 	patterns := len(m.Targets) + len(m.Hosts) + len(m.Methods) + len(m.Paths) +
 		len(m.Headers) + len(m.QueryParameters) + len(m.Descriptors)
-	return heapOfMatch + heapOfPattern*patterns + heapOf(m.When)
+	return heapOfMatch + heapOfPattern*patterns + heapOfExcept*m.Exceptions() + heapOf(m.When)
 }
 
 // heapOf returns the weight of a compiled expression, 0 for none.
