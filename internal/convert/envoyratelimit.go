@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // EnvoyRatelimit converts one configuration file of envoyproxy/ratelimit into one
@@ -19,9 +20,8 @@ import (
 //
 // The service looks up a descriptor entry by entry: at each level the exact value wins
 // over a wildcard, and a wildcard over a key without a value. A limit applies to
-// descriptors of exactly its depth. A policy matches every descriptor that contains
-// its entries, so each policy gets an expression that excludes the descriptors of the
-// other limits.
+// descriptors of exactly its depth. So each match forbids other entries, and excludes the
+// values of the limits that win over it.
 func EnvoyRatelimit(ctx context.Context, data []byte, o Options) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
 	config, err := readERL(data)
 	if err != nil {
@@ -62,8 +62,8 @@ func (c *erlConverter) level(ctx context.Context, at string, descriptors []erlDe
 		at := fmt.Sprintf("%s[%d]", at, i)
 		step := erlStep{key: d.Key, value: d.Value, shared: d.ShareThreshold, others: winners(descriptors, i)}
 		here := append(slices.Clone(path), step)
-		if n := slices.IndexFunc(step.others, func(o erlDescriptor) bool { return isWildcard(o.Value) && covers(o.Value, d.Value) }); d.Value != "" && n >= 0 {
-			c.note(at, "has no effect: every value has the earlier pattern %q, too", step.others[n].Value)
+		if n := slices.IndexFunc(step.others, func(o erlDescriptor) bool { return isWildcard(o.Value) && covers(o.Value, d.Value) }); n >= 0 {
+			c.note(at, "has no effect: every value has the pattern %q, too, which wins", step.others[n].Value)
 			continue
 		}
 		c.noteUnsupported(at, &d)
@@ -183,38 +183,46 @@ func (c *erlConverter) threshold(at string, policy *v1alpha1.RateLimitPolicy, pe
 }
 
 func (c *erlConverter) match(path []erlStep) v1alpha1.Match {
-	m := v1alpha1.Match{Domain: c.domain}
-	conditions := []string{"size(descriptor) == " + strconv.Itoa(len(path))}
-	for _, s := range path {
-		d := v1alpha1.DescriptorMatch{Key: s.key}
-		value := "descriptor[" + strconv.Quote(s.key) + "]"
-		switch {
-		case s.isExact():
-			d.Value = s.value
-		case isWildcard(s.value):
-			conditions = append(conditions, wildcardCondition(value, s.value))
-		}
-		m.Descriptors = append(m.Descriptors, d)
-		conditions = append(conditions, exclusions(value, s.others)...)
+	m := v1alpha1.Match{Domain: c.domain, OtherEntries: v1alpha1.OtherEntriesForbidden}
+	var conditions []string
+	for i := range path {
+		entry, rest := path[i].match()
+		m.Descriptors = append(m.Descriptors, entry)
+		conditions = append(conditions, rest...)
 	}
-	m.When = strings.Join(conditions, " && ")
+	m.When = allOf(conditions)
 	return m
 }
 
-// exclusions returns conditions that are false for the values of the others.
-func exclusions(value string, others []erlDescriptor) []string {
-	var exact, conditions []string
-	for _, o := range others {
-		if isWildcard(o.Value) {
-			conditions = append(conditions, "!"+wildcardCondition(value, o.Value))
-		} else {
+// match returns the entry that the step wants, and conditions for patterns and exceptions that an entry cannot have.
+func (s *erlStep) match() (entry v1alpha1.DescriptorMatch, conditions []string) {
+	entry.Key = s.key
+	value := "descriptor[" + strconv.Quote(s.key) + "]"
+	switch {
+	case s.value == "*":
+	case isPrefix(s.value):
+		entry.Type, entry.Value = v1alpha1.EntryMatchPrefix, strings.TrimSuffix(s.value, "*")
+	case isWildcard(s.value):
+		conditions = append(conditions, wildcardCondition(value, s.value))
+	default:
+		entry.Value = s.value
+	}
+	var exact []string
+	for _, o := range s.others {
+		isText := !isWildcard(o.Value)
+		switch {
+		case (isText || isPrefix(o.Value)) && len(o.Value) <= plan.MaxText && len(entry.Except) < plan.MaxExcept:
+			entry.Except = append(entry.Except, o.Value)
+		case isText:
 			exact = append(exact, strconv.Quote(o.Value))
+		default:
+			conditions = append(conditions, "!"+wildcardCondition(value, o.Value))
 		}
 	}
 	if len(exact) > 0 {
 		conditions = append(conditions, "!("+value+" in ["+strings.Join(exact, ", ")+"])")
 	}
-	return conditions
+	return entry, conditions
 }
 
 // key returns the key of the limit: every value that it leaves open has its own budget.

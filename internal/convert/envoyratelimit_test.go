@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/convert"
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // A configuration that the service rejects is rejected with the field.
@@ -78,4 +81,92 @@ func TestEnvoyRatelimitInvalidPolicies(t *testing.T) {
 			g.Expect(notes).To(ContainElement(And(HaveField("Loss", true), HaveField("Text", ContainSubstring(tc.problem)))))
 		})
 	}
+}
+
+// erlFile is a file of envoyproxy/ratelimit with one limit for each descriptor.
+func erlFile(descriptors ...string) []byte {
+	var text strings.Builder
+	text.WriteString("domain: edge\ndescriptors:\n")
+	for _, d := range descriptors {
+		text.WriteString("- {" + d + ", rate_limit: {unit: hour, requests_per_unit: 10}}\n")
+	}
+	return []byte(text.String())
+}
+
+// numbered returns n texts that contain the numbers from 10 on.
+func numbered(n int, format string) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf(format, 10+i))
+	}
+	return all
+}
+
+// Keys without values, prefixes, and a default beside many values are no expressions: nothing is lost, and a call with a
+// descriptor for each of seven limits is decided by all of them.
+func TestEnvoyRatelimitWithoutExpressions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file     []byte
+		policies int
+		call     []string // the descriptors of one call, each for one policy
+	}{
+		"seven keys":                 {erlFile(numbered(7, "key: k%d")...), 7, numbered(7, "k%d=v")},
+		"prefixes and a default":     {erlFile(append(numbered(12, "key: path, value: /api/v1/%d*"), "key: path")...), 13, []string{"path=/api/v1/10/x", "path=/api/v1/21", "path=/other"}},
+		"many values and a default":  {erlFile(append(numbered(64, "key: tenant, value: customer-%d-production"), "key: tenant")...), 65, []string{"tenant=customer-73-production", "tenant=other", "tenant="}},
+		"prefixes within prefixes":   {erlFile("key: p, value: ab*", "key: p, value: a*", "key: p, value: abc"), 3, []string{"p=abd", "p=ac", "p=abc"}},
+		"a pattern for every value":  {erlFile("key: p, value: ab*", `key: p, value: "*"`), 2, []string{"p=abd", "p=ac"}},
+		"a default without a chance": {erlFile(`key: p, value: "*"`, "key: p"), 1, []string{"p=x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			policies, notes, err := convert.EnvoyRatelimit(t.Context(), tc.file, convert.Options{Namespace: "shop"})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(notes).NotTo(ContainElement(HaveField("Loss", true)))
+			g.Expect(policies).To(HaveLen(tc.policies))
+			for _, p := range policies {
+				g.Expect(p.Spec.Matches).To(HaveExactElements(HaveField("When", BeEmpty())), p.Name)
+			}
+			d := decideAll(t, policies, tc.call)
+			g.Expect(d.Reason).To(Equal(limiter.ReasonAllowed))
+			g.Expect(d.Limits).To(HaveLen(len(tc.call)))
+			g.Expect(decideAll(t, policies, numbered(1, tc.call[0]+",more=%d")).Limits).To(BeEmpty(), "a descriptor with another entry")
+		})
+	}
+}
+
+// decideAll decides one call with the descriptors, each "key=value" entries that are separated by commas.
+func decideAll(t *testing.T, policies []*v1alpha1.RateLimitPolicy, descriptors []string) *limiter.Decision {
+	t.Helper()
+	a := plan.Attributes{Domain: "edge"}
+	for _, text := range descriptors {
+		var d plan.Descriptor
+		for entry := range strings.SplitSeq(text, ",") {
+			key, value, _ := strings.Cut(entry, "=")
+			d = append(d, plan.Entry{Key: key, Value: value})
+		}
+		a.Descriptors = append(a.Descriptors, d)
+	}
+	decision, err := newEngine(t, policies, &modelStore{now: time.Unix(1_900_000_000, 0)}).Decide(t.Context(), &limiter.Check{Cost: 1, Attributes: a})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return decision
+}
+
+// What an entry has no room for, or cannot compare, stays an expression.
+func TestEnvoyRatelimitWithExpressions(t *testing.T) {
+	g := NewWithT(t)
+	file := erlFile(append(numbered(70, "key: tenant, value: t%d"), "key: tenant", "key: p, value: a*b", "key: p, value: a*")...)
+	policies, notes, err := convert.EnvoyRatelimit(t.Context(), file, convert.Options{Namespace: "shop"})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(notes).NotTo(ContainElement(HaveField("Loss", true)))
+	whens := map[string]string{}
+	for _, p := range policies {
+		if when := p.Spec.Matches[0].When; when != "" {
+			whens[p.Name] = when
+		}
+	}
+	const pattern = `descriptor["p"].matches("(?s)^a.*b$")`
+	g.Expect(whens).To(Equal(map[string]string{
+		"edge-tenant": `!(descriptor["tenant"] in ["t74", "t75", "t76", "t77", "t78", "t79"])`,
+		"edge-p-a-b":  pattern, "edge-p-a": "!" + pattern,
+	}))
+	g.Expect(decideAll(t, policies, []string{"tenant=t10", "tenant=t79", "tenant=t80", "p=axb", "p=axc"}).Limits).To(HaveLen(5))
 }

@@ -136,6 +136,7 @@ const firstDescriptor = `(?:descriptors\[0\]\[(?:'([^'\\]+)'|"([^"\\]+)")\]|desc
 var (
 	limitadorVariable  = regexp.MustCompile(`^` + firstDescriptor + `$`)
 	limitadorCondition = regexp.MustCompile(`^` + firstDescriptor + `\s*(==|!=)\s*(?:'([^'\\]*)'|"([^"\\]*)")$`)
+	limitadorPrefix    = regexp.MustCompile(`^(!?)` + firstDescriptor + `\.startsWith\((?:'([^'\\*]+)'|"([^"\\*]+)")\)$`)
 )
 
 // oneOf returns the only group that is not empty.
@@ -150,6 +151,9 @@ func limitadorMatch(l *limitadorLimit) (m *v1alpha1.Match, key []v1alpha1.KeyPar
 	for _, text := range l.Conditions {
 		if parts := limitadorCondition.FindStringSubmatch(strings.TrimSpace(text)); parts != nil {
 			conditions = append(conditions, requireValue(m, oneOf(parts[1:5]), parts[5], oneOf(parts[6:8]))...)
+			continue
+		}
+		if parts := limitadorPrefix.FindStringSubmatch(strings.TrimSpace(text)); parts != nil && requirePrefix(m, oneOf(parts[2:6]), parts[1] == "", oneOf(parts[6:8])) {
 			continue
 		}
 		e, err := parseLimitador(text)
@@ -176,17 +180,49 @@ func limitadorMatch(l *limitadorLimit) (m *v1alpha1.Match, key []v1alpha1.KeyPar
 	return m, key, nil
 }
 
-// requireValue adds the comparison of an entry to the match: as an entry with that value, if it can be one, else as an
-// entry and a condition, which it returns.
+// requireValue adds the comparison of an entry to the match: to the entry, if that can have it, else as a condition, which it
+// returns.
 func requireValue(m *v1alpha1.Match, key, operator, value string) (conditions []string) {
-	has := func(d v1alpha1.DescriptorMatch) bool { return d.Key == key && d.Value != "" }
-	if operator == "==" && value != "" && !slices.ContainsFunc(m.Descriptors, has) {
-		m.Descriptors = append(slices.DeleteFunc(m.Descriptors, func(d v1alpha1.DescriptorMatch) bool { return d.Key == key }),
-			v1alpha1.DescriptorMatch{Key: key, Value: value})
+	switch d := requireEntry(m, key); {
+	case value == "":
+	case operator == "==" && d.Value == "" && len(d.Except) == 0:
+		d.Value = value
+		return nil
+	case operator == "!=" && !isWildcard(value) && exclude(d, value):
 		return nil
 	}
-	requireEntries(m, []string{key})
 	return []string{"descriptor[" + strconv.Quote(key) + "] " + operator + " " + strconv.Quote(value)}
+}
+
+// requirePrefix lets an entry of the match have the prefix, or another one unless wanted. It reports whether the entry can.
+func requirePrefix(m *v1alpha1.Match, key string, wanted bool, prefix string) bool {
+	d := requireEntry(m, key)
+	if !wanted {
+		return exclude(d, prefix+"*")
+	}
+	if d.Value != "" || len(prefix) > plan.MaxText {
+		return false
+	}
+	d.Type, d.Value = v1alpha1.EntryMatchPrefix, prefix
+	return true
+}
+
+// exclude adds the exception to the entry, and reports whether that can have it.
+func exclude(d *v1alpha1.DescriptorMatch, exception string) bool {
+	isExact := d.Value != "" && d.Type != v1alpha1.EntryMatchPrefix
+	if isExact || len(exception) > plan.MaxText || len(d.Except) == plan.MaxExcept {
+		return false
+	}
+	if !slices.Contains(d.Except, exception) {
+		d.Except = append(d.Except, exception)
+	}
+	return true
+}
+
+// requireEntry returns the entry with the key that the match requires.
+func requireEntry(m *v1alpha1.Match, key string) *v1alpha1.DescriptorMatch {
+	requireEntries(m, []string{key})
+	return &m.Descriptors[slices.Index(keysOf(m), key)]
 }
 
 // requireEntries lets the match require entries with the keys.

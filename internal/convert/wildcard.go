@@ -7,11 +7,18 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // isWildcard reports whether the value of a descriptor of envoyproxy/ratelimit is a pattern: each "*" stands for any text,
 // also for none. Releases before March 2026 know "*" only at the end.
 func isWildcard(value string) bool { return strings.Contains(value, "*") }
+
+// isPrefix reports whether the pattern is a beginning of values that an entry of a match can have.
+func isPrefix(pattern string) bool {
+	return strings.IndexByte(pattern, '*') == len(pattern)-1 && 1 < len(pattern) && len(pattern) <= plan.MaxText
+}
 
 // wildcardCondition returns the condition that the expression named value has a text of the pattern.
 func wildcardCondition(value, pattern string) string {
