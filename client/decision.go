@@ -15,18 +15,20 @@ type Reason string
 
 // The reasons of Weir, and NoDecision.
 const (
-	ReasonAllowed              Reason = "Allowed"
-	ReasonNoPolicy             Reason = "NoPolicy"
-	ReasonDisabled             Reason = "Disabled"
-	ReasonExempt               Reason = "Exempt"
-	ReasonStoreUnavailable     Reason = "StoreUnavailable" // failureMode of the policy decided
-	ReasonLimitExceeded        Reason = "LimitExceeded"
-	ReasonSuppressed           Reason = "Suppressed"
-	ReasonBlocked              Reason = "Blocked"
-	ReasonCostExceedsThreshold Reason = "CostExceedsThreshold"
-	ReasonTooManyReservations  Reason = "TooManyReservations"
-	ReasonDeniedByOverride     Reason = "DeniedByOverride"
-	ReasonMissingKey           Reason = "MissingKey"
+	ReasonAllowed          Reason = "Allowed"
+	ReasonNoPolicy         Reason = "NoPolicy"
+	ReasonDisabled         Reason = "Disabled"
+	ReasonExempt           Reason = "Exempt"
+	ReasonStoreUnavailable Reason = "StoreUnavailable" // failureMode of the policy decided
+	// ReasonExpressionsOverBudget is from failureMode, too: there was no time for the expressions of the policy.
+	ReasonExpressionsOverBudget Reason = "ExpressionsOverBudget"
+	ReasonLimitExceeded         Reason = "LimitExceeded"
+	ReasonSuppressed            Reason = "Suppressed"
+	ReasonBlocked               Reason = "Blocked"
+	ReasonCostExceedsThreshold  Reason = "CostExceedsThreshold"
+	ReasonTooManyReservations   Reason = "TooManyReservations"
+	ReasonDeniedByOverride      Reason = "DeniedByOverride"
+	ReasonMissingKey            Reason = "MissingKey"
 	// ReasonNoDecision is not from Weir: the FailMode of the client decided.
 	ReasonNoDecision Reason = "NoDecision"
 )

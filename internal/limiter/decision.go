@@ -49,9 +49,11 @@ const (
 	// ReasonStoreUnavailable means that Redis did not answer in time and the failure
 	// modes of the policies decided.
 	ReasonStoreUnavailable Reason = "StoreUnavailable"
-	// ReasonTooManyPolicies means that more policies match than are evaluated, or that their
-	// expressions take too long. Only an explained policy has it: its failureMode decides, so the
-	// decision has ReasonStoreUnavailable.
+	// ReasonExpressionsOverBudget means that the failure modes of policies decided whose expressions
+	// do not fit into the time that one check may take.
+	ReasonExpressionsOverBudget Reason = "ExpressionsOverBudget"
+	// ReasonTooManyPolicies means that more policies match than are evaluated. Only an explained policy
+	// has it: its failureMode decides, so the decision has ReasonStoreUnavailable.
 	ReasonTooManyPolicies Reason = "TooManyPolicies"
 )
 

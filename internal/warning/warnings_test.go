@@ -308,6 +308,21 @@ func TestIneffectiveConcurrency(t *testing.T) {
 	}
 }
 
+// An expression that is evaluated for each descriptor can alone take more than the time of its Namespace; one that only reads
+// entries cannot, and neither can one of a match without descriptors.
+func TestExpressionsOfEachDescriptor(t *testing.T) {
+	with := func(when string, descriptors ...v1alpha1.DescriptorMatch) *plan.Plan {
+		return planOf(t, policy().Limit("l", fixed, 1, "1s").Match(v1alpha1.Match{Domain: "edge", Descriptors: descriptors, When: when}))
+	}
+	const pattern = `descriptor["path"].matches("^/api/.*/action$")`
+	path := v1alpha1.DescriptorMatch{Key: "path"}
+	expect(t, OfPlan(with(`descriptor["path"] != "/"`, path)))
+	expect(t, OfPlan(with(pattern)))
+	warnings := OfPlan(with(pattern, path))
+	expect(t, warnings, "spec.matches[0].when is the most expensive expression (")
+	NewWithT(t).Expect(warnings[0]).To(MatchRegexp(`for each descriptor that it matches: if a call has more than \d+ of them, its failureMode decides \(ExpressionsOverBudget\)`))
+}
+
 func TestExpensiveExpressions(t *testing.T) {
 	const cheap, expensive = `request.headers.exists(n, n == "x")`, `request.path.split("/").exists(s, s == "x" || s == "y")`
 	with := func(expressions ...string) *builder {

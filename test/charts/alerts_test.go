@@ -54,7 +54,7 @@ var alertCases = map[string]alertCase{
 		fires: series{"up": "1x60"}, quiet: series{"weir_build_info": "1x60"},
 	},
 	"WeirTooManyPolicies": {
-		fires:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="chain"}`: "0+1x60"},
+		fires:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="expressions"}`: "0+1x60"},
 		labels: `{namespace="shop",policy="login",mode="Open"}`,
 		quiet:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="timeout"}`: "0+1x60"},
 	},

@@ -186,7 +186,7 @@ func statusOf(reason limiter.Reason) int {
 	switch reason {
 	case limiter.ReasonMissingKey, limiter.ReasonDeniedByOverride:
 		return http.StatusForbidden
-	case limiter.ReasonStoreUnavailable:
+	case limiter.ReasonStoreUnavailable, limiter.ReasonExpressionsOverBudget:
 		return http.StatusServiceUnavailable
 	default:
 		return http.StatusTooManyRequests

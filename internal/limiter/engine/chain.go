@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
@@ -66,6 +67,14 @@ type uncheckedPolicy struct {
 	*policy
 	cause       quota.Cause
 	descriptors descriptorSet
+}
+
+// reason returns the reason of a decision that the failureMode of the policy makes.
+func (u *uncheckedPolicy) reason() limiter.Reason {
+	if u.cause == quota.CauseExpressions {
+		return limiter.ReasonExpressionsOverBudget
+	}
+	return limiter.ReasonStoreUnavailable
 }
 
 // denies reports whether the policy denies the check.

@@ -189,7 +189,7 @@ func TestFailureModeOfPoliciesThatDoNotFit(t *testing.T) {
 				g.Expect(f.store.last.Denied).To(BeTrue(), "the others spend nothing")
 			}
 			g.Expect(testutil.GatherAndCompare(f.registry, strings.NewReader(`
-				# HELP weir_degraded_decisions_total Decisions made by failureMode because Redis did not answer in time, or because too many policies match.
+				# HELP weir_degraded_decisions_total Decisions made by failureMode because Redis did not answer in time, or because too many policies match or their expressions take too long.
 				# TYPE weir_degraded_decisions_total counter
 				weir_degraded_decisions_total{cause="chain",mode="`+tc.counted+`",namespace="a",policy="z"} 1
 				`), "weir_degraded_decisions_total")).To(Succeed())

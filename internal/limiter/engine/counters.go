@@ -45,7 +45,7 @@ var counters = [...]struct {
 	blocksTotal: {name: "weir_blocks_total", help: "Blocks started, by limit.", labels: []string{labelLimit}},
 	degradedTotal: {
 		name:   "weir_degraded_decisions_total",
-		help:   "Decisions made by failureMode because Redis did not answer in time, or because too many policies match.",
+		help:   "Decisions made by failureMode because Redis did not answer in time, or because too many policies match or their expressions take too long.",
 		labels: []string{"mode", "cause"},
 	},
 	failuresTotal: {

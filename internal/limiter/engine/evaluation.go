@@ -113,9 +113,9 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 			ev.report.exclude(limiter.ReasonDisabled, true)
 			continue
 		}
-		if p.leftOut {
+		if p.leftOut != "" {
 			ev.report.apply(p.policy, p.match, p.descriptor, nil, &selection{})
-			ev.leaveOut(p)
+			ev.leaveOut(p, p.leftOut)
 			continue
 		}
 		ev.addPolicy(p, check)
@@ -138,11 +138,11 @@ func (ev *evaluation) addInTurn(check *limiter.Check) {
 			}
 			ev.room = &rooms[i]
 			next := queue[0]
-			if !next.leftOut && (ev.room.has(len(next.plan.Limits)) || ev.hasParticipant(next.policy)) {
+			if next.leftOut == "" && (ev.room.has(len(next.plan.Limits)) || ev.hasParticipant(next.policy)) {
 				ev.addPolicy(next, check)
 			} else {
 				ev.report.apply(next.policy, next.match, next.descriptor, nil, &selection{})
-				ev.leaveOut(next)
+				ev.leaveOut(next, cmp.Or(next.leftOut, quota.CauseChain))
 			}
 			queues[i] = queue[1:]
 			waiting--
@@ -233,7 +233,7 @@ func (ev *evaluation) addLimits(p applicable, found *selection, selected *varian
 		ev.room.take(len(variant.limits))
 		ev.addParticipant(added, encoded, p.hits)
 	default:
-		ev.leaveOut(p)
+		ev.leaveOut(p, quota.CauseChain)
 	}
 }
 
@@ -303,16 +303,20 @@ func (ev *evaluation) addParticipant(added participant, key quota.Key, hits limi
 	ev.add(added, quota.Entry{Policy: added.stored, Key: key, Cost: hits.Cost, Peek: hits.Peek})
 }
 
-// leaveOut lets the failureMode of the policy decide, because there is no room for it. If it applies
-// because its expression failed, the check is denied: a client can make expressions fail, and could
-// otherwise push policies out.
-func (ev *evaluation) leaveOut(p applicable) {
+// leaveOut lets the failureMode of the policy decide, because there is no room for it or no time for its
+// expressions. If it applies because its expression failed, the check is denied: a client can make
+// expressions fail, and could otherwise push policies out.
+func (ev *evaluation) leaveOut(p applicable, cause quota.Cause) {
 	if p.failed && p.enforces() {
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 		return
 	}
-	added := uncheckedPolicy{policy: p.policy, cause: quota.CauseChain, descriptors: descriptorSetOf(p.descriptor)}
-	ev.report.exclude(limiter.ReasonTooManyPolicies, !added.denies())
+	added := uncheckedPolicy{policy: p.policy, cause: cause, descriptors: descriptorSetOf(p.descriptor)}
+	reason := limiter.ReasonTooManyPolicies
+	if cause == quota.CauseExpressions {
+		reason = limiter.ReasonExpressionsOverBudget
+	}
+	ev.report.exclude(reason, !added.denies())
 	if !p.neverDenies(p.hits) {
 		ev.addUnchecked(added)
 		ev.call.Denied = ev.call.Denied || added.denies()

@@ -77,7 +77,7 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 		Policy: a.id, Mode: a.plan.Mode, Match: a.match, Descriptor: a.descriptor,
 		Key: a.parts(check.Key != nil), Allowed: a.allowed, Reason: a.reason,
 	}
-	if a.reason != limiter.ReasonDisabled && a.reason != limiter.ReasonTooManyPolicies {
+	if a.reason != limiter.ReasonDisabled && a.reason != limiter.ReasonTooManyPolicies && a.reason != limiter.ReasonExpressionsOverBudget {
 		x.KeyHash = quota.EncodeKey(a.key...).Hash()
 	}
 	if a.override != nil {

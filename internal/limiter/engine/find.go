@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // applicable is a policy that applies to a check, with the descriptor that it matched;
@@ -21,7 +22,9 @@ type applicable struct {
 	hits       limiter.Hits
 	match      int  // the first match that holds, or limiter.Named
 	failed     bool // it applies only because a condition failed or values are unreadable, which counts as holding
-	leftOut    bool // its expressions have no share in the decision, see withoutShare
+	// leftOut is why it takes no part in the decision: CauseExpressions if its expressions have no share in the time, see
+	// withoutShare; CauseChain if its matches have no room; else empty.
+	leftOut quota.Cause
 }
 
 // search is the search for the policies of a check.
@@ -66,7 +69,9 @@ func (s *search) leaveOutNamed() {
 	slices.SortStableFunc(s.demands, func(a, b demand) int { return strings.Compare(a.id, b.id) })
 	without := withoutShare(s.demands)
 	for i := range s.found {
-		s.found[i].leftOut = without[s.found[i].policy]
+		if without[s.found[i].policy] {
+			s.found[i].leftOut = quota.CauseExpressions
+		}
 	}
 }
 
@@ -83,7 +88,10 @@ func (s *search) findMatching(v *view, check *limiter.Check) {
 			continue
 		}
 		if m.LeftOut || without[p.policy] {
-			p.leftOut, p.failed = true, m.Uncertain
+			p.leftOut, p.failed = quota.CauseExpressions, m.Uncertain
+			if m.LeftOut {
+				p.leftOut = quota.CauseChain
+			}
 			s.found = append(s.found, p)
 			continue
 		}

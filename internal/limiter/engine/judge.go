@@ -106,7 +106,7 @@ func (ev *evaluation) denyOutright(d *limiter.Decision) bool {
 func (ev *evaluation) denyUnchecked(d *limiter.Decision) bool {
 	for i := range ev.unchecked {
 		if u := &ev.unchecked[i]; u.denies() {
-			denyUnavailable(d, u.policy)
+			denyUnavailable(d, u.policy, u.reason())
 			return true
 		}
 	}
@@ -114,8 +114,8 @@ func (ev *evaluation) denyUnchecked(d *limiter.Decision) bool {
 }
 
 // denyUnavailable denies the check by failureMode Closed of the policy.
-func denyUnavailable(d *limiter.Decision, p *policy) {
-	deny(d, p, limiter.ReasonStoreUnavailable, "")
+func denyUnavailable(d *limiter.Decision, p *policy, reason limiter.Reason) {
+	deny(d, p, reason, "")
 	d.Denial.Message = messageUnavailable
 	d.Degraded = plan.FailClosed
 }
@@ -147,7 +147,7 @@ func (ev *evaluation) decideLocally(d *limiter.Decision) {
 func (ev *evaluation) degrade(d *limiter.Decision) {
 	d.Reason, d.Degraded = limiter.ReasonStoreUnavailable, plan.FailOpen
 	if p := ev.firstClosed(); p != nil {
-		denyUnavailable(d, p)
+		denyUnavailable(d, p, limiter.ReasonStoreUnavailable)
 	}
 }
 
@@ -246,8 +246,8 @@ func (pt *participant) denialReason(r *quota.EntryReply) (limiter.Reason, string
 
 // markUnchecked marks an allowed decision that an unchecked policy could have denied.
 func (ev *evaluation) markUnchecked(d *limiter.Decision) {
-	if d.Allowed && slices.ContainsFunc(ev.unchecked, func(u uncheckedPolicy) bool { return u.enforces() }) {
-		d.Reason, d.Degraded = limiter.ReasonStoreUnavailable, plan.FailOpen
+	if i := slices.IndexFunc(ev.unchecked, func(u uncheckedPolicy) bool { return u.enforces() }); d.Allowed && i >= 0 {
+		d.Reason, d.Degraded = ev.unchecked[i].reason(), plan.FailOpen
 	}
 }
 

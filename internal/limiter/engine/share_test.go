@@ -59,11 +59,14 @@ func TestNamespacesHaveShares(t *testing.T) {
 			left := len(tc.plans) - len(tc.evaluated)
 			g.Expect(testutil.GatherAndCount(f.registry, "weir_degraded_decisions_total")).To(Equal(left))
 			g.Expect(d.Allowed).To(BeTrue())
+			if left > 0 && tc.plans[0].Mode == plan.ModeEnforce {
+				g.Expect(d).To(And(HaveField("Reason", limiter.ReasonExpressionsOverBudget), HaveField("Degraded", plan.FailOpen)))
+			}
 			x, err := f.Explain(t.Context(), forHost())
 			g.Expect(err).NotTo(HaveOccurred())
 			named := 0
 			for _, p := range x.Policies {
-				if p.Reason == limiter.ReasonTooManyPolicies {
+				if p.Reason == limiter.ReasonExpressionsOverBudget {
 					named++
 				}
 			}
@@ -82,8 +85,13 @@ func TestSharesOfNamedPolicies(t *testing.T) {
 		makePlan("b/key", keyed(key)),
 	)
 	d := f.decide(t, named("b/key", "a/override", "a/key"))
-	g.Expect(d).To(And(HaveField("Reason", limiter.ReasonStoreUnavailable), HaveField("Policy", "a/override")))
+	g.Expect(d).To(And(HaveField("Reason", limiter.ReasonExpressionsOverBudget), HaveField("Policy", "a/override")))
 	g.Expect(f.evaluated()).To(Equal([]string{"b/key", "a/key"}), "the order of the check")
+	g.Expect(testutil.GatherAndCompare(f.registry, strings.NewReader(`
+		# HELP weir_degraded_decisions_total Decisions made by failureMode because Redis did not answer in time, or because too many policies match or their expressions take too long.
+		# TYPE weir_degraded_decisions_total counter
+		weir_degraded_decisions_total{cause="expressions",mode="Closed",namespace="a",policy="override"} 1
+		`), "weir_degraded_decisions_total")).To(Succeed())
 	g.Expect(f.decide(t, named("a/override")).Allowed).To(BeTrue())
 }
 
@@ -101,7 +109,7 @@ func TestLongValuesChangeNoShare(t *testing.T) {
 func TestSharesSufficeForManyDescriptors(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", keyed(expression(`descriptor["user"]`)), matching(
-		plan.Match{Domain: "edge", Descriptors: []plan.Entry{{Key: "user"}}, When: `descriptor["user"] != "none"`},
+		plan.Match{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: "user"}}, When: `descriptor["user"] != "none"`},
 	)))
 	var texts []string
 	for range limiter.MaxDescriptors {

@@ -29,6 +29,7 @@ const (
 	CauseBreaker     Cause = "breaker"     // no calls are sent to the node, because it failed
 	CauseQueue       Cause = "queue"       // too many calls wait for the node
 	CauseChain       Cause = "chain"       // more policies match than one call may have; not from Redis
+	CauseExpressions Cause = "expressions" // the expressions of the policies take too long; not from Redis
 )
 
 // StoreError is a call that Redis did not decide, or whose reply was lost: its cost may
