@@ -18,8 +18,10 @@ type RateLimitKeyGroupSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="group is immutable: create another RateLimitKeyGroup and delete this one"
 	Group string `json:"group"`
 
-	// keys are values of keys with one part, compared exactly. 1 to 1000 entries of 1 to 255
-	// bytes, in any order. Duplicates are ignored.
+	// keys are values of keys with one part, compared exactly. For a policy whose key is
+	// the client address, an address in any spelling stands for the network that the policy
+	// counts as one client. 1 to 1000 entries of 1 to 255 bytes, in any order. Duplicates
+	// are ignored.
 	//
 	// +required
 	// +listType=atomic

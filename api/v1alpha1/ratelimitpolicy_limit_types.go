@@ -234,9 +234,10 @@ type Override struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="name must be a DNS label: lower-case letters, digits and inner dashes"
 	Name string `json:"name"`
 
-	// keys are the values of the key that the override selects, compared exactly. Only
-	// in a policy whose key has one part. At most 256 entries of 1 to 255 characters.
-	// Without entries any key matches.
+	// keys are the values of the key that the override selects, compared exactly. Where
+	// the key is the client address, an address in any spelling stands for the network
+	// that the policy counts as one client. Only in a policy whose key has one part. At
+	// most 256 entries of 1 to 255 characters. Without entries any key matches.
 	//
 	// +optional
 	// +listType=atomic

@@ -63,6 +63,7 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 		Denial:       c.denial(at.Child("denial"), &spec.Denial),
 	}
 	c.checkPrices()
+	c.checkOverrideKeys(at.Child("overrides"), compiled)
 	c.checkSlices(at, compiled)
 	if len(c.errs) == 0 {
 		c.verify(at, compiled)

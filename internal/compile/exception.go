@@ -49,6 +49,9 @@ func Exception(
 		if len(part) > plan.MaxText {
 			errs = append(errs, field.TooLong(at.Child("key").Index(i), field.OmitValueType{}, plan.MaxText))
 		}
+		if i < len(of.Key) && of.Key[i].Trims(part) {
+			errs = append(errs, field.Invalid(at.Child("key").Index(i), field.OmitValueType{}, neverApplies))
+		}
 		if strings.ContainsFunc(part, unicode.IsControl) {
 			errs = append(errs, field.Invalid(at.Child("key").Index(i), field.OmitValueType{}, "must not hold control characters"))
 		}

@@ -116,7 +116,15 @@ func TestProblemsOfExceptions(t *testing.T) {
 		"in the past":             {exception: until(-time.Hour)},
 		"a long part of the key":  {exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{strings.Repeat("ä", 128)} }, want: "spec.key[0]: Too long: may not be more than 255 bytes"},
 		"a long reason":           {exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Reason = strings.Repeat("ä", 513) }, want: "spec.reason: Too long: may not be more than 1024 bytes"},
-		"a control character":     {exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{"a\nb"} }, want: "spec.key[0]: Invalid value: must not hold control characters"},
+		"outer spaces": {
+			policy: func(s *v1alpha1.RateLimitPolicySpec) {
+				s.Key, s.Overrides = []v1alpha1.KeyPart{testpolicy.HeaderPart("X-Account")}, nil
+				s.Exceptions.Actions = []v1alpha1.ExceptionAction{v1alpha1.ExceptionActionLimit}
+			},
+			exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{"acme "} },
+			want:      "spec.key[0]: Invalid value: never applies: spaces at both ends are removed from the values of requests",
+		},
+		"a control character": {exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{"a\nb"} }, want: "spec.key[0]: Invalid value: must not hold control characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,6 +31,17 @@ func (c *compiler) overrides(at *field.Path, spec *v1alpha1.RateLimitPolicySpec)
 	return compiled
 }
 
+// checkOverrideKeys adds the problems of keys that never apply because of spaces around them.
+func (c *compiler) checkOverrideKeys(at *field.Path, p *plan.Plan) {
+	for i := range p.Overrides {
+		for j, key := range p.Overrides[i].Keys {
+			if len(p.Key) == 1 && p.Key[0].Trims(key) {
+				c.add(field.Invalid(at.Index(i).Child("keys").Index(j), key, neverApplies))
+			}
+		}
+	}
+}
+
 // networks converts CIDRs into the form of the plan: without host bits, and IPv4 for
 // IPv4-mapped networks.
 func (c *compiler) networks(at *field.Path, cidrs []string) []netip.Prefix {

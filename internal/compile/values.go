@@ -119,6 +119,9 @@ func (c *compiler) checkQueryParameters(at *field.Path, parameters []v1alpha1.Qu
 	}
 }
 
+// neverApplies is the problem of a key with outer spaces.
+const neverApplies = "never applies: spaces at both ends are removed from the values of requests"
+
 func (c *compiler) checkTrimmed(at *field.Path, text string) {
 	if strings.TrimSpace(text) != text {
 		c.add(field.Invalid(at, text, "never matches: spaces at both ends are removed before matching"))

@@ -101,7 +101,7 @@ func numbered(n int, format string) (all []string) {
 	return all
 }
 
-// Keys without values, prefixes, and a default beside many values are no expressions: nothing is lost, and a call with a
+// Keys without values, prefixes, and a default beside many values need no expression: nothing is lost, and a call with a
 // descriptor for each of seven limits is decided by all of them.
 func TestEnvoyRatelimitWithoutExpressions(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -197,7 +197,7 @@ func (c *checker) warn() {
 			warnings = append(warnings, warning.Overlaps(p.RateLimitPolicy, index, true)...)
 			warnings = append(warnings, review.CrowdedMatches(p.RateLimitPolicy, c.policiesOf[p.Namespace])...)
 		}
-		warnings = append(warnings, review.Groups(p.RateLimitPolicy, c.keyGroupsOf[p.Namespace])...)
+		warnings = append(warnings, review.Groups(p.RateLimitPolicy, p.Plan, c.keyGroupsOf[p.Namespace])...)
 		warnings = append(warnings, review.Unfinished()...)
 		for _, text := range warnings {
 			c.addTo(p, SeverityWarning, warning.FieldOf(text), text)

@@ -11,6 +11,7 @@
 // Read the files in this order:
 //
 //	warning.go                 OfPlan: the warnings that a policy causes on its own
+//	fitted_keys.go             keys of overrides that are not the key of a request as they are
 //	unused_overrides.go        overrides whose callers an earlier one selects
 //	ineffective_limits.go      limits that another limit makes ineffective
 //	catch_all_matches.go       matches that hold for every request

@@ -240,7 +240,7 @@ func unreachedKey(e *plan.Exception, of *plan.Plan) []string {
 	}
 	for i := range of.Overrides {
 		o := &of.Overrides[i]
-		if len(e.Key) != 1 || len(o.CIDRs) > 0 || o.When != "" || !slices.Contains(o.Keys, e.Key[0]) {
+		if len(e.Key) != 1 || len(o.CIDRs) > 0 || o.When != "" || !slices.Contains(of.KeysOf(o), e.Key[0]) {
 			continue
 		}
 		if o.Action != plan.ActionLimit {

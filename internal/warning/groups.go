@@ -9,33 +9,68 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // groupsWhat names the comparison for Review.Unfinished.
 const groupsWhat = "keys of other groups"
 
-// Groups warns of the groups that overrides of the policy select: groups without keys, and groups that share keys,
-// for which the first override decides. keyGroups are the key groups of its Namespace. It names no key, because the
-// author of a policy may not be permitted to read them.
-func (r *Review) Groups(policy *v1alpha1.RateLimitPolicy, keyGroups []v1alpha1.RateLimitKeyGroup) (warnings []string) {
+// Groups warns of the groups that overrides of the policy, whose plan is given, select: groups without keys, groups that share
+// keys, for which the first override decides, and keys that stand for a network or that no request has. keyGroups are the key
+// groups of its Namespace. It names no key, because the author of a policy may not be permitted to read them.
+func (r *Review) Groups(policy *v1alpha1.RateLimitPolicy, of *plan.Plan, keyGroups []v1alpha1.RateLimitKeyGroup) (warnings []string) {
 	selecting := overridesByGroup(policy)
 	if len(selecting) == 0 {
 		return nil
 	}
 	objects := objectsByGroup(keyGroups, func(group string) bool { _, selects := selecting[group]; return selects })
-	shared := r.sharedByOverrides(selecting, keyGroups, objects)
+	fits := map[string]*groupFit{}
+	shared := r.sharedByOverrides(selecting, keyGroups, objects, func(group, key string) {
+		if fits[group] == nil {
+			fits[group] = &groupFit{}
+		}
+		fits[group].add(of, key)
+	})
 	for i := range policy.Spec.Overrides {
 		for j, group := range policy.Spec.Overrides[i].Groups {
 			path, both := at("overrides", i).Child("groups").Index(j), shared[group]
 			switch {
 			case len(objects[group]) == 0:
 				warnings = append(warnings, fmt.Sprintf("%s: no RateLimitKeyGroup of the Namespace has keys of the group %s", path, group))
+				continue
 			case selecting[group] == i && both != nil:
 				warnings = append(warnings, fmt.Sprintf("%s: %d of its keys are also in groups of earlier overrides, which decide; the first is %s (%s)",
 					path, both.keys, at("overrides", both.first), policy.Spec.Overrides[both.first].Name))
 			}
+			warnings = append(warnings, fits[group].warnings(path)...)
 		}
+	}
+	return warnings
+}
+
+// groupFit counts the keys of a group, in all its objects, that are not the key of a request as they are.
+type groupFit struct{ inside, misfits int }
+
+func (f *groupFit) add(of *plan.Plan, key string) {
+	if _, problem := of.Key[0].Fit(key); problem != "" { // a policy with groups has a key of one part
+		f.misfits++
+	} else if of.IsInside(key) {
+		f.inside++
+	}
+}
+
+func (f *groupFit) warnings(path *field.Path) (warnings []string) {
+	if f == nil { // the review was over before
+		return nil
+	}
+	if f.inside > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s: %d of its keys are addresses inside networks that the policy counts as one client, and stand for these networks", path, f.inside))
+	}
+	if f.misfits > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s: no request has %d of its keys: they have outer spaces, or are not addresses, or are wider networks than the policy counts as one client", path, f.misfits))
 	}
 	return warnings
 }
@@ -76,10 +111,14 @@ type keyOwner struct {
 	counted  string // the last group in which it was counted
 }
 
-// sharedByOverrides returns the shared keys of each group that the policy selects; nil if the review is over before.
-func (r *Review) sharedByOverrides(selecting map[string]int, keyGroups []v1alpha1.RateLimitKeyGroup, objects map[string][]int) map[string]*earlierKeys {
+// sharedByOverrides returns the shared keys of each group that the policy selects; nil if the review is over before. It calls
+// visit for each key.
+func (r *Review) sharedByOverrides(
+	selecting map[string]int, keyGroups []v1alpha1.RateLimitKeyGroup, objects map[string][]int, visit func(group, key string),
+) map[string]*earlierKeys {
 	owners := map[string]keyOwner{}
 	whole := r.forEachKey(keyGroups, objects, func(group, key string) {
+		visit(group, key)
 		if owner, found := owners[key]; !found || selecting[group] < owner.override {
 			owners[key] = keyOwner{override: selecting[group]}
 		}

@@ -5,11 +5,13 @@ package warning
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
@@ -60,9 +62,44 @@ func TestGroups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			NewWithT(t).Expect((&Review{}).Groups(policyWith(tc.overrides...), tc.keyGroups)).To(Equal(tc.want))
+			policy := policyWith(tc.overrides...)
+			of, problems := compile.Compile(policy, compile.Everything(), time.Time{})
+			NewWithT(t).Expect(problems).To(BeEmpty())
+			NewWithT(t).Expect((&Review{}).Groups(policy, of, tc.keyGroups)).To(Equal(tc.want))
 		})
 	}
+}
+
+// Keys of groups that stand for a network, or that no request has, are counted, and never named.
+func TestGroupsOfAddresses(t *testing.T) {
+	t.Parallel()
+	b := policy().Key(testpolicy.RemoteAddressPart()).Limit("l", fixed, 5, "1m").Override(override("a", groups("gold", "silver")))
+	warnings := (&Review{}).Groups(b.Obj(), planOf(t, b), []v1alpha1.RateLimitKeyGroup{
+		keyGroup("g", "gold", "2001:db8:1:2::9", "2001:DB8:3::/64", "192.0.2.9", " spaced ", "alice"), keyGroup("h", "gold", "2001:db8::1", "2001:db8::/32"),
+		keyGroup("s", "silver", "2001:db8:1::/64", "192.0.2.10"),
+	})
+	NewWithT(t).Expect(warnings).To(Equal([]string{
+		"spec.overrides[0].groups[0]: 2 of its keys are addresses inside networks that the policy counts as one client, and stand for these networks",
+		"spec.overrides[0].groups[0]: no request has 3 of its keys: they have outer spaces, or are not addresses, or are wider networks than the policy counts as one client",
+	}))
+}
+
+func TestKeysOfOverrides(t *testing.T) {
+	t.Parallel()
+	b := policy().Key(testpolicy.RemoteAddressPart()).Limit("l", fixed, 5, "1m").Override(
+		v1alpha1.Override{Name: "a", Keys: []string{"192.0.2.1", "2001:DB8:1::/64", "2001:db8:1:2::9", "2001:db8:1:3::9"}, Action: v1alpha1.OverrideActionDeny},
+		v1alpha1.Override{Name: "b", Keys: []string{"alice", "2001:db8:1:2::a", "10.0.0.0/8"}, Action: v1alpha1.OverrideActionDeny},
+		v1alpha1.Override{Name: "c", Keys: []string{"::ffff:192.0.2.1", "2001:db8:1:2::b"}, Action: v1alpha1.OverrideActionDeny},
+	)
+	expect(t, OfPlan(planOf(t, b)),
+		"spec.overrides[0].keys[2]: 2001:db8:1:2::9 stands for its network 2001:db8:1:2::/64, which the policy counts as one client; the same holds for other keys of the override: 1",
+		"spec.overrides[1].keys[1]: 2001:db8:1:2::a stands for its network 2001:db8:1:2::/64, which the policy counts as one client",
+		`spec.overrides[1].keys[0]: no request has the key "alice": it must be an IP address`,
+		"spec.overrides[2].keys[1]: 2001:db8:1:2::b stands for its network",
+		"spec.overrides[2] (c) is unused: spec.overrides[0] (a) comes first",
+	)
+	expect(t, OfPlan(planOf(t, policy().Key(testpolicy.HeaderPart("X-A")).Limit("l", fixed, 5, "1m").Override(
+		v1alpha1.Override{Name: "a", Keys: []string{"2001:DB8::9", "alice"}, Action: v1alpha1.OverrideActionDeny}))))
 }
 
 func TestKeyGroup(t *testing.T) {

@@ -6,10 +6,12 @@ package warning
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
@@ -45,11 +47,13 @@ func TestReviewsOfKeyGroupsAreSums(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", s), func(t *testing.T) {
 			g := NewWithT(t)
 			policies, keyGroups := s.tenant()
+			of, problems := compile.Compile(&policies[0], compile.Everything(), time.Time{})
+			g.Expect(problems).To(BeEmpty())
 			ofGroup, ofPolicy := &Review{}, &Review{}
 			allocs := testing.AllocsPerRun(1, func() {
 				*ofGroup, *ofPolicy = Review{}, Review{}
 				ofGroup.KeyGroup(&keyGroups[0], keyGroups, policies)
-				ofPolicy.Groups(&policies[0], keyGroups)
+				ofPolicy.Groups(&policies[0], of, keyGroups)
 			})
 			g.Expect(ofGroup.steps).To(BeNumerically("<=", 2*s.policies*s.groups+s.policies+s.objects*s.keys))
 			g.Expect(ofPolicy.steps).To(BeNumerically("<=", 2*s.objects*s.keys))

@@ -23,13 +23,14 @@ func unusedOverrides(p *plan.Plan) (warnings []string) {
 		if o.When != "" {
 			when = []string{o.When}
 		}
-		earlier := keys.covering(o.Keys, keys.with) & groups.covering(o.Groups, groups.with) & whens.covering(when, whens.with) &
+		selected := p.KeysOf(o)
+		earlier := keys.covering(selected, keys.with) & groups.covering(o.Groups, groups.with) & whens.covering(when, whens.with) &
 			networks.covering(o.CIDRs, func(n netip.Prefix) overrideSet { return containing(&networks, n) })
 		if first := bits.TrailingZeros64(uint64(earlier)); earlier != 0 {
 			warnings = append(warnings, fmt.Sprintf("%s (%s) is unused: %s (%s) comes first and selects all its callers",
 				at("overrides", j), o.Name, at("overrides", first), p.Overrides[first].Name))
 		}
-		keys.add(j, o.Keys)
+		keys.add(j, selected)
 		groups.add(j, o.Groups)
 		whens.add(j, when)
 		networks.add(j, o.CIDRs)

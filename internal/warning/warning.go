@@ -14,7 +14,7 @@ import (
 
 // OfPlan returns the warnings that the policy causes on its own.
 func OfPlan(p *plan.Plan) []string {
-	warnings := unusedOverrides(p)
+	warnings := append(fittedKeys(p), unusedOverrides(p)...)
 	warnings = append(warnings, ineffectiveLimits(p)...)
 	warnings = append(warnings, catchAllMatches(p)...)
 	warnings = append(warnings, unheldMatches(p)...)

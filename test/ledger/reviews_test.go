@@ -86,7 +86,8 @@ var reviewRows = map[string]row{
 		build: func(tb testing.TB, n []int) instance {
 			tb.Helper()
 			o := selecting(n)
-			return reviewing(tb, o, webhook.Path, "RateLimitPolicy", &o.policies[0], func(r *warning.Review) { r.Groups(&o.policies[0], o.groups) })
+			plans, _ := plansOf(tb, []*v1alpha1.RateLimitPolicy{&o.policies[0]})
+			return reviewing(tb, o, webhook.Path, "RateLimitPolicy", &o.policies[0], func(r *warning.Review) { r.Groups(&o.policies[0], plans[0], o.groups) })
 		},
 	},
 	"RateLimitKeyGroup: reviewed": {

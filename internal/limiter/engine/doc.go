@@ -12,6 +12,7 @@
 //	exception.go        other numbers of one key, until a time
 //	derived.go          limits that a request brings along, and of a key whose overrides cannot be judged
 //	keygroups.go        the groups of a key, by the key groups of its Namespace
+//	addresslist.go      the addresses and networks among the keys of a key group
 //	override.go         which override applies to a key
 //	expression.go       CEL expressions, compiled on first use
 //	key.go              the key of a request, and of a reservation

@@ -26,6 +26,8 @@ var groupSeed = maphash.MakeSeed()
 type keyGroups struct {
 	slots  []groupSlot // the record in a slot may change, so that its unchanged keys keep their places
 	shards [groupShards][]keyPlace
+	// addressed are the indexes of the slots with addresses among their keys.
+	addressed []int
 }
 
 // groupSlot is a record with the set of its group; none for an unused slot.
@@ -34,7 +36,8 @@ type groupSlot struct {
 	group  *groupSet
 	// indexes are a hash table without pointers: each has the index of a key, plus 1, at the place of its hash or, if
 	// others take it, behind. 0 is an unused place.
-	indexes []uint16
+	indexes   []uint16
+	addresses addressList
 }
 
 // keyPlace is one key of one record: a hash of the key in the upper half, the slot of the record in the lower. A shard
@@ -90,6 +93,26 @@ func (k *keyGroups) of(key string) (found *groupSet) {
 	return found
 }
 
+// ofNetwork returns the groups of the derived key of a policy whose key is the client address: also groups with a key inside
+// its network. An address stands for the network that the policy counts as one client, as in FitKey of package plan.
+func (k *keyGroups) ofNetwork(key string) *groupSet {
+	found := k.of(key)
+	if k == nil || len(k.addressed) == 0 {
+		return found
+	}
+	network, err := plan.ParseNetwork(key)
+	if err != nil {
+		return found
+	}
+	inside := addressKeyOf(network)
+	for _, slot := range k.addressed {
+		if k.slots[slot].addresses.hasInside(inside) {
+			found = found.with(k.slots[slot].group)
+		}
+	}
+	return found
+}
+
 // indexOf returns the index of the first place that is not before this one. Hashes are uniform, so it is near where a
 // proportion expects it: a binary search would read memory that is far apart.
 func indexOf(places []keyPlace, place keyPlace) int {
@@ -114,7 +137,7 @@ func (s *groupSlot) contains(key string, hash keyHash) bool {
 
 // newGroupSlot returns the slot of the record.
 func newGroupSlot(r *plan.KeyGroup) groupSlot {
-	s := groupSlot{record: r, group: &groupSet{[]string{r.Group}}, indexes: make([]uint16, 2<<bits.Len(uint(r.Keys.Len())-1))}
+	s := groupSlot{record: r, group: &groupSet{[]string{r.Group}}, indexes: make([]uint16, 2<<bits.Len(uint(r.Keys.Len())-1)), addresses: newAddressList(r.Keys)}
 	for i := range r.Keys.Len() {
 		at := hashOf(r.Keys.At(i)).index(len(s.indexes))
 		for s.indexes[at] != 0 {
@@ -258,6 +281,11 @@ func (u *groupUpdate) apply(k *keyGroups) *keyGroups {
 	for i := range next.shards {
 		if removed, added := u.removed[i], u.added[i]; len(removed)+len(added) > 0 {
 			next.shards[i] = replaced(k.shards[i], removed, added)
+		}
+	}
+	for i := range next.slots {
+		if len(next.slots[i].addresses) > 0 {
+			next.addressed = append(next.addressed, i)
 		}
 	}
 	return next

@@ -22,11 +22,12 @@ type override struct {
 	variant  *variant // nil unless action is plan.ActionLimit
 }
 
-func newOverride(i int, o *plan.Override) override {
+func newOverride(p *plan.Plan, i int) override {
+	o := &p.Overrides[i]
 	prepared := override{name: o.Name, groups: o.Groups, action: o.Action}
 	if len(o.Keys) > 0 {
 		prepared.keys = make(map[string]struct{}, len(o.Keys))
-		for _, key := range o.Keys {
+		for _, key := range slices.Concat(o.Keys, p.KeysOf(o)) { // checks may give a key as the override has it
 			prepared.keys[key] = struct{}{}
 		}
 	}

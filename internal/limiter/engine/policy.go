@@ -50,7 +50,7 @@ func newPolicy(id string, p *plan.Plan) *policy {
 	prepared := &policy{plan: p, id: id, base: newVariant(p, "", p.Limits), sightings: traffic.NewSightings(p)}
 	prepared.prepareExpressions()
 	for i := range p.Overrides {
-		o := newOverride(i, &p.Overrides[i])
+		o := newOverride(p, i)
 		if o.action == plan.ActionLimit {
 			o.variant = newVariant(p, o.name, p.LimitsOf(&p.Overrides[i]))
 		}
@@ -210,7 +210,11 @@ func (p *policy) groupsOf(key []string, namespaces map[string]*keyGroups) *group
 	if !p.selectsGroups || len(key) != 1 {
 		return nil
 	}
-	return namespaces[p.plan.Namespace].of(key[0])
+	groups := namespaces[p.plan.Namespace]
+	if p.plan.CountsAddresses() {
+		return groups.ofNetwork(key[0])
+	}
+	return groups.of(key[0])
 }
 
 // exceptionFor returns the exception that is in force for the key, which the override selects, or nil. A key that

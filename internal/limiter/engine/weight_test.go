@@ -162,6 +162,9 @@ var heavyPlans = map[string]struct {
 	"long keys": {10, []func(*plan.Plan){keyed(apiKey), overriding(1, func(_ int, o *plan.Override) {
 		o.Keys = formatted(plan.MaxSelected, strings.Repeat("k", 240)+"%d")
 	})}},
+	"addresses": {10, []func(*plan.Plan){countedByAddress(24, 64), overriding(plan.MaxOverrides/2, func(i int, o *plan.Override) {
+		o.Keys = formatted(plan.MaxSelected, strconv.Itoa(i)+":%d::1")
+	})}},
 	"networks": {10, []func(*plan.Plan){overriding(16, func(_ int, o *plan.Override) {
 		for i := range plan.MaxSelected {
 			o.CIDRs = append(o.CIDRs, netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(i), 1}), 16))
@@ -246,6 +249,7 @@ func TestWeightsCoverKeyGroups(t *testing.T) {
 	for name, keys := range map[string][]string{
 		"one key": {"1"}, "short keys": formatted(plan.MaxGroupKeys, "%d"), "513 keys": formatted(513, "%03d"),
 		"names of tenants": formatted(plan.MaxGroupKeys, "tenant-%013d"), "long keys": formatted(plan.MaxGroupKeys, strings.Repeat("k", 250)+"%03d"),
+		"addresses":              formatted(plan.MaxGroupKeys, "::%03d"),
 		"keys that JSON escapes": formatted(plan.MaxGroupKeys, strings.Repeat("<", 250)+"%03d"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,7 @@ func (w *EntryMatch) excludes(value string) bool {
 // sampleEnds are more than MaxExcept ends of a value: one of them is not excluded.
 const sampleEnds = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._~"
 
-// sample returns an entry that the match wants. There is none if the exceptions exclude its whole prefix.
+// sample returns an entry that the match wants, unless the exceptions exclude its whole prefix.
 func (w *EntryMatch) sample() Entry {
 	e := Entry{Key: w.Key, Value: w.Value}
 	for i := 0; i < len(sampleEnds) && w.excludes(e.Value); i++ {

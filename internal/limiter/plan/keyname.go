@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -102,22 +103,46 @@ type KeyError struct {
 // Error implements error.
 func (e *KeyError) Error() string { return e.Problem }
 
+// CountsAddresses reports whether the key of the policy is the client address alone.
+func (p *Plan) CountsAddresses() bool { return len(p.Key) == 1 && p.Key[0].Type == KeyRemoteAddress }
+
+// KeysOf returns the keys of the override as FitKey returns them; a key that no request can have stays as it is.
+func (p *Plan) KeysOf(o *Override) []string {
+	if !p.CountsAddresses() {
+		return o.Keys
+	}
+	keys := slices.Clone(o.Keys)
+	for i, key := range keys {
+		if value, problem := p.Key[0].Fit(key); problem == "" {
+			keys[i] = value
+		}
+	}
+	return keys
+}
+
+// IsInside reports whether the key is an address or a network inside a larger network that the policy counts as one client:
+// it then stands for that network.
+func (p *Plan) IsInside(key string) bool {
+	if !p.CountsAddresses() {
+		return false
+	}
+	network, err := ParseNetwork(key)
+	return err == nil && network.Bits() > p.Key[0].bitsOf(network.Addr())
+}
+
 // FitKey returns the key of the requests that the parts mean: it brings addresses to the network that
-// the policy counts as one client. Errors are *KeyError.
+// the policy counts as one client, whatever their spelling. Errors are *KeyError.
 func (p *Plan) FitKey(parts []string) ([]string, error) {
 	if len(parts) != len(p.Key) {
 		return nil, &KeyError{Part: -1, Problem: p.countProblem()}
 	}
 	fitted := slices.Clone(parts)
 	for i := range p.Key {
-		if p.Key[i].Type != KeyRemoteAddress {
-			continue
-		}
-		network, problem := p.Key[i].fit(parts[i])
+		value, problem := p.Key[i].Fit(parts[i])
 		if problem != "" {
 			return nil, &KeyError{Part: i, Problem: problem}
 		}
-		fitted[i] = network
+		fitted[i] = value
 	}
 	return fitted, nil
 }
@@ -137,7 +162,7 @@ func (p *Plan) MatchesPart(key []string, name, value string) bool {
 			return true
 		}
 		if part.Type == KeyRemoteAddress {
-			if network, problem := part.fit(value); problem == "" && network == key[i] {
+			if network, problem := part.Fit(value); problem == "" && network == key[i] {
 				return true
 			}
 		}
@@ -159,20 +184,57 @@ func (p *Plan) countProblem() string {
 	}
 }
 
-// fit returns the network that the policy counts as one client and that the text names, or why there
-// is none.
-func (p *KeyPart) fit(text string) (network, problem string) {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		address := prefix.Addr().Unmap()
-		bits := prefix.Bits() - prefix.Addr().BitLen() + address.BitLen()
-		if bits < p.bitsOf(address) {
-			return "", fmt.Sprintf("is wider than the /%d that the policy counts as one client: name one of them", p.bitsOf(address))
-		}
-		return p.Network(address), ""
+// Fit returns the value of the part in requests that the text means, of an address the network that the policy counts as one
+// client; or why no request has it.
+func (p *KeyPart) Fit(text string) (value, problem string) {
+	switch {
+	case p.Trims(text):
+		return "", "must not begin or end with spaces, which are removed from the values of requests"
+	case p.Type != KeyRemoteAddress:
+		return text, ""
 	}
-	address, err := netip.ParseAddr(text)
+	network, err := ParseNetwork(text)
 	if err != nil {
 		return "", "must be an IP address, as the policy's key has the client address"
 	}
-	return p.Network(address.Unmap().WithZone("")), ""
+	if bits := p.bitsOf(network.Addr()); network.Bits() < bits {
+		return "", fmt.Sprintf("is wider than the /%d that the policy counts as one client: name one of them", bits)
+	}
+	return p.Network(network.Addr()), ""
+}
+
+// Trims reports whether the text begins or ends with spaces that the values of the part in requests never have.
+func (p *KeyPart) Trims(text string) bool {
+	switch p.Type {
+	case KeyHeader, KeyDescriptor:
+		return TrimValue(text) != text
+	case KeyCookie, KeyQueryParameter, KeyRemoteAddress:
+		return strings.TrimSpace(text) != text
+	default:
+		return false
+	}
+}
+
+var errNoAddress = errors.New("neither an IP address nor a network")
+
+// ParseNetwork returns the network of the text, or of an address the network that has only the address. An IPv4-mapped address
+// is an IPv4 address; a zone is removed. Most other texts cost no allocation.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	if !strings.ContainsAny(text, ".:") {
+		return netip.Prefix{}, errNoAddress
+	}
+	if strings.Contains(text, "/") {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return netip.Prefix{}, err
+		}
+		address := network.Addr().Unmap()
+		return netip.PrefixFrom(address, max(0, network.Bits()-network.Addr().BitLen()+address.BitLen())), nil
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	address = normalizeAddress(address)
+	return netip.PrefixFrom(address, address.BitLen()), nil
 }

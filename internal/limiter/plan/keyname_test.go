@@ -64,6 +64,7 @@ func TestFitKeyRejectsWhatNoRequestHas(t *testing.T) {
 		"two of three":        {keyedBy(accountPart, userPart, plan.KeyPart{Type: plan.KeyExpression}), []string{"a", "b"}, -1, "shop/login has the key [header X-Account, descriptor user_id, expression]: give all 3 parts in this order"},
 		"a part of none":      {keyedBy(), []string{"a"}, -1, "shop/login has no key: omit it"},
 		"no address":          {keyedBy(accountPart, addressPart), []string{"a", "not-an-address"}, 1, "must be an IP address, as the policy's key has the client address"},
+		"outer spaces":        {keyedBy(userPart), []string{" a"}, 0, "must not begin or end with spaces, which are removed from the values of requests"},
 		"a wide network":      {keyedBy(addressPart), []string{"192.0.0.0/16"}, 0, "is wider than the /24 that the policy counts as one client: name one of them"},
 		"a wide IPv6 network": {keyedBy(addressPart), []string{"2001:db8::/32"}, 0, "is wider than the /64 that the policy counts as one client: name one of them"},
 	} {
@@ -74,6 +75,28 @@ func TestFitKeyRejectsWhatNoRequestHas(t *testing.T) {
 			g.Expect(ok).To(BeTrue())
 			g.Expect(*misfit).To(Equal(plan.KeyError{Part: tc.part, Problem: tc.problem}))
 		})
+	}
+}
+
+func TestTrims(t *testing.T) {
+	for part, want := range map[plan.KeyPartType]bool{
+		plan.KeyHeader: true, plan.KeyCookie: true, plan.KeyQueryParameter: true, plan.KeyDescriptor: true, plan.KeyRemoteAddress: true,
+		plan.KeyClaim: false, plan.KeyPrincipal: false, plan.KeyExpression: false,
+	} {
+		p := plan.KeyPart{Type: part}
+		for text, hasSpaces := range map[string]bool{"a b": false, " a": true, "a\t": true} {
+			NewWithT(t).Expect(p.Trims(text)).To(Equal(want && hasSpaces), "%s %q", part, text)
+		}
+	}
+}
+
+func TestIsInside(t *testing.T) {
+	for key, want := range map[string]bool{
+		"192.0.2.7": true, "192.0.2.128/25": true, "192.0.2.7/24": false, "192.0.2.0/23": false, "::FFFF:192.0.2.7": true,
+		"2001:DB8::1": true, "2001:DB8::/64": false, "alice": false, "a.b": false, "": false,
+	} {
+		NewWithT(t).Expect(keyedBy(addressPart).IsInside(key)).To(Equal(want), key)
+		NewWithT(t).Expect(keyedBy(accountPart).IsInside(key)).To(BeFalse(), key)
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 // hold; at least one is set.
 type Override struct {
 	Name string `json:"name"`
-	// Keys are values of the key, which must have one part. They are compared exactly.
+	// Keys are values of the key, which must have one part. They are compared exactly, and as KeysOf returns them.
 	Keys []string `json:"keys,omitempty"`
 	// CIDRs are networks of the client address, without host bits; IPv4 networks are
 	// not IPv4-mapped.

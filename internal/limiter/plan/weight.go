@@ -81,7 +81,11 @@ func (p *Plan) heap() int {
 	}
 	for i := range p.Overrides {
 		o := &p.Overrides[i]
-		n += heapOfOverride + heapOfSelector*(len(o.Keys)+len(o.CIDRs)+len(o.Groups)) + heapOf(o.When)
+		selectors := len(o.Keys) + len(o.CIDRs) + len(o.Groups)
+		if p.CountsAddresses() {
+			selectors += len(o.Keys) // the networks of addresses
+		}
+		n += heapOfOverride + heapOfSelector*selectors + heapOf(o.When)
 	}
 	if p.Reservations.Cost != "" {
 		n += heapOfCost

@@ -178,7 +178,7 @@ func (v *Validator) namespaceWarnings(ctx context.Context, policy *v1alpha1.Rate
 		warnings = review.CrowdedMatches(policy, policies.Items)
 	}
 	if hasGroups {
-		warnings = append(warnings, review.Groups(policy, groups.Items)...)
+		warnings = append(warnings, review.Groups(policy, compiled, groups.Items)...)
 	}
 	if hasPolicies {
 		if shortage := v.Sizes.shortageOfPlan(review, compiled, policies.Items); shortage != nil {
