@@ -86,6 +86,8 @@ func appendUnknownValues(unsupported []string, path string, v reflect.Value) []s
 var enumerations = map[reflect.Type][]string{
 	reflect.TypeFor[Mode]():              texts(ModeEnforce, ModeShadow, ModeDisabled),
 	reflect.TypeFor[ValueMatchType]():    texts(ValueMatchExact, ValueMatchPresent),
+	reflect.TypeFor[EntryMatchType]():    texts(EntryMatchExact, EntryMatchPresent, EntryMatchPrefix),
+	reflect.TypeFor[OtherEntries]():      texts(OtherEntriesAllowed, OtherEntriesForbidden),
 	reflect.TypeFor[KeyPartType]():       texts(KeyPartHeader, KeyPartCookie, KeyPartQueryParameter, KeyPartClaim, KeyPartRemoteAddress, KeyPartDescriptor, KeyPartPrincipal, KeyPartExpression),
 	reflect.TypeFor[BlockOn]():           texts(BlockOnRefusal, BlockOnCommit),
 	reflect.TypeFor[OnMissingKey]():      texts(OnMissingKeyShare, OnMissingKeySkip, OnMissingKeyDeny),

@@ -136,10 +136,10 @@ func TestChangedFieldsOfSpecs(t *testing.T) {
 		want   []fieldChange
 	}{
 		"a factor":   {func(s *v1alpha1.RateLimitPolicySpec) { s.Exceptions.MaxFactor = new(int32(1000)) }, []fieldChange{{"exceptions.maxFactor", "", "1000"}}},
-		"no actions": {func(s *v1alpha1.RateLimitPolicySpec) { s.Exceptions.Actions = []v1alpha1.ExceptionAction{} }, []fieldChange{{"exceptions.actions", "", "[]"}}},
+		"no actions": {func(s *v1alpha1.RateLimitPolicySpec) { s.Exceptions.Actions = []v1alpha1.AcceptedAction{} }, []fieldChange{{"exceptions.actions", "", "[]"}}},
 		"actions": {
 			func(s *v1alpha1.RateLimitPolicySpec) {
-				s.Exceptions.Actions = []v1alpha1.ExceptionAction{"Limit", "Allow"}
+				s.Exceptions.Actions = []v1alpha1.AcceptedAction{"Limit", "Allow"}
 			},
 			[]fieldChange{{"exceptions.actions[0]", "", `"Limit"`}, {"exceptions.actions[1]", "", `"Allow"`}},
 		},

@@ -119,7 +119,7 @@ func TestProblemsOfExceptions(t *testing.T) {
 		"outer spaces": {
 			policy: func(s *v1alpha1.RateLimitPolicySpec) {
 				s.Key, s.Overrides = []v1alpha1.KeyPart{testpolicy.HeaderPart("X-Account")}, nil
-				s.Exceptions.Actions = []v1alpha1.ExceptionAction{v1alpha1.ExceptionActionLimit}
+				s.Exceptions.Actions = []v1alpha1.AcceptedAction{v1alpha1.AcceptedActionLimit}
 			},
 			exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{"acme "} },
 			want:      "spec.key[0]: Invalid value: never applies: spaces at both ends are removed from the values of requests",

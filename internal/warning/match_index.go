@@ -43,7 +43,7 @@ func keyOf(m *plan.Match) (key matchKey) {
 	}
 	add("")
 	for _, w := range sorted(m.Descriptors, compareEntryMatches) {
-		add(w.Key, w.Value, strconv.FormatBool(w.Prefix))
+		add(w.Key, w.Value, strconv.FormatBool(w.Prefix), strconv.Itoa(len(w.Except)), strconv.Itoa(len(w.ExceptPrefixes)))
 		add(w.Except...)
 		add(w.ExceptPrefixes...)
 	}
