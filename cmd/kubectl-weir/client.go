@@ -146,7 +146,7 @@ func (c *client) problem(status int, body []byte) error {
 	case status == http.StatusBadRequest && strings.HasPrefix(p.Field, "key"):
 		flags := "; --as-given accepts"
 		if p.Field == "key" {
-			flags = "; --part NAME=VALUE finds listed keys by one part, --as-given accepts"
+			flags = "; --part NAME=VALUE finds listed keys by one part, --shared names requests without the key, --as-given accepts"
 		}
 		message = strings.Replace(p.Detail, "; asGiven accepts", flags, 1)
 	default:

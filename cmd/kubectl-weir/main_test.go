@@ -99,6 +99,28 @@ func (s *instance) succeed(args ...string) string {
 	return out
 }
 
+// Requests without the key share a budget, which has a name.
+func TestTheSharedBudgetIsNamed(t *testing.T) {
+	g, s := NewWithT(t), start(t)
+	s.succeed("block", "burst", "--shared", "--for", "10m")
+	g.Expect(s.succeed("blocks", "burst")).To(ContainSubstring("(shared)"), "as lists show it")
+	g.Expect(s.succeed("state", "burst", "--shared")).To(ContainSubstring("Blocked"))
+	g.Expect(s.succeed("state", "burst", "192.0.2.42")).NotTo(ContainSubstring("(shared)"))
+	g.Expect(s.succeed("unblock", "burst", "--shared")).To(Equal("Lifted the block of the key under shop/burst.\n"))
+	g.Expect(s.succeed("reset", "burst", "--shared")).To(Equal("The key had no spent units and no block under shop/burst.\n"))
+	for want, args := range map[string][]string{
+		"KEY: must not be empty; --shared names": {"block", "burst", "", "--for", "1m"},
+		"--shared: not with --key-hash":          {"state", "burst", "--shared", "--key-hash", "0123456789abcdef"},
+	} {
+		code, _, complaint := command(t, append(args, s.flags...)...)
+		g.Expect(complaint).To(ContainSubstring(want))
+		g.Expect(code).To(Equal(2))
+	}
+	code, _, complaint := command(t, append([]string{"state", "burst"}, s.flags...)...)
+	g.Expect(complaint).To(ContainSubstring("give one part; --part NAME=VALUE finds listed keys by one part, --shared names requests without the key"))
+	g.Expect(code).To(Equal(1))
+}
+
 func TestBlockIsShownAndLifted(t *testing.T) {
 	g, s := NewWithT(t), start(t)
 	g.Expect(s.succeed("state", "burst", "192.0.2.42")).To(Equal(`Policy:    shop/burst

@@ -91,17 +91,13 @@ func (r *raiseCommand) run(cmd *cobra.Command, args []string) error {
 	} else if r.address != "" {
 		return errors.New("--address: the command changes a cluster; with --unblock it also calls Weir")
 	}
-	of := r.setKey(cmd.Context(), cmd.ErrOrStderr(), exception)
+	r.setKey(cmd.Context(), cmd.ErrOrStderr(), exception)
 	got, err := r.apply(cmd.Context(), cmd.ErrOrStderr(), exception)
 	if err != nil {
 		return &failure{fmt.Errorf("%s: %w", id, err)}
 	}
 	if r.unblock {
-		key := exception.Spec.Key
-		if len(key) == 0 && of != nil && len(of.Key) == 1 {
-			key = []string{""} // the state API names the shared budget by the missing part
-		}
-		if err := r.liftBlock(cmd.Context(), id, key, &got); err != nil {
+		if err := r.liftBlock(cmd.Context(), id, exception.Spec.Key, &got); err != nil {
 			return err
 		}
 	}
@@ -148,23 +144,16 @@ func (r *raiseCommand) exception(id string, key []string) (*v1alpha1.RateLimitEx
 }
 
 // setKey brings the key to the form in which the policy counts it, so that every address of a network has one exception, and
-// sets the name. It returns the plan of the policy, or nil if the policy cannot be read or has none. Then the key stays as given.
-func (r *raiseCommand) setKey(ctx context.Context, progress io.Writer, e *v1alpha1.RateLimitException) *plan.Plan {
+// sets the name. The key stays as given if the policy cannot be read or is not valid.
+func (r *raiseCommand) setKey(ctx context.Context, progress io.Writer, e *v1alpha1.RateLimitException) {
 	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Spec.Policy}}
-	var of *plan.Plan
-	if isNew, err := r.isNew(ctx, "ratelimitpolicies", policy, policy); err != nil {
+	isNew, err := r.isNew(ctx, "ratelimitpolicies", policy, policy)
+	if err != nil {
 		_, _ = fmt.Fprintf(progress, "The policy cannot be read, so an address does not stand for its network here: %v\n", err)
-	} else if !isNew {
-		of, _ = compile.Compile(policy, compile.Everything(), time.Now()) // the API server or the controller reports its problems
-	}
-	if len(e.Spec.Key) == 1 && e.Spec.Key[0] == "" {
-		e.Spec.Key = nil
-	}
-	if of != nil {
+	} else if of, problems := compile.Compile(policy, compile.Everything(), time.Now()); !isNew && len(problems) == 0 {
 		e.Spec.Key = compile.ExceptionKey(e.Spec.Key, of)
 	}
 	e.Name = cmp.Or(r.name, exceptionName(e.Spec.Policy, e.Spec.Key))
-	return of
 }
 
 // setNumbers sets the numbers of --limit and --burst.
@@ -250,7 +239,7 @@ func (r *raiseCommand) userName(ctx context.Context) (string, error) {
 // liftBlock lifts the block of the key through the state API, and adds the outcome to the answer.
 func (r *raiseCommand) liftBlock(ctx context.Context, id string, key []string, raised *answer) error {
 	return r.withClient(ctx, func(ctx context.Context, api *client) error {
-		t := httptypes.Target{Policy: id, Key: key}
+		t := httptypes.Target{Policy: id, Key: key, Shared: len(key) == 0}
 		request, err := json.Marshal(t)
 		if err != nil {
 			return err

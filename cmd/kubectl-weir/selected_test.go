@@ -57,7 +57,7 @@ func TestKeyOfTwoPartsByOnePart(t *testing.T) {
 	for _, args := range [][]string{{"state"}, {"unblock"}, {"reset"}, {"block", "--for", "1h"}} {
 		_, complaint := s.fail(append([]string{args[0], "login", "user-42"}, args[1:]...)...)
 		g.Expect(complaint).To(Equal("error: key: shop/login has the key [header X-Account, client address]: give both parts in this order; " +
-			"--part NAME=VALUE finds listed keys by one part, --as-given accepts a key of another form, which callers gave with their checks\n"))
+			"--part NAME=VALUE finds listed keys by one part, --shared names requests without the key, --as-given accepts a key of another form, which callers gave with their checks\n"))
 	}
 	g.Eventually(func() string { return s.succeed("blocks") }, "1m").Should(ContainSubstring("user-42 192.0.2.1"))
 	g.Expect(s.succeed("state", "login", "--part", "X-Account=user-42")).To(MatchRegexp(

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,9 @@ of the policy's key, in its order, and omitted for a policy without a key. A cli
 as 192.0.2.1 or 2001:db8::1, stands for the network that the policy counts as one client. A key that
 no request can have is an error, unless it has live state or --as-given is set.
 
+--shared names the budget that requests without the key share, if onMissingKey of the policy is Share.
+With a key of several parts, give all parts and write "" for each that the requests lack.
+
 --part NAME=VALUE selects among the keys that are blocked or were denied in the last minutes by
 one part: NAME is the name of a header or descriptor entry, remoteAddress, principal or expression.`
 
@@ -36,6 +40,7 @@ type keyCommand struct {
 	output      output
 	keyHash     string
 	asGiven     bool
+	shared      bool
 	part        string // NAME=VALUE
 	all         bool
 	allHelp     string
@@ -50,6 +55,7 @@ func (k *keyCommand) add(cmd *cobra.Command, call keyCall) *cobra.Command {
 	k.output.addFlag(cmd)
 	cmd.Flags().StringVar(&k.keyHash, "key-hash", "", "hash of a key that kubectl weir blocks, top or who lists, in place of KEY")
 	cmd.Flags().BoolVar(&k.asGiven, "as-given", false, "use KEY as it is, although no request can have it: callers gave it with their checks")
+	cmd.Flags().BoolVar(&k.shared, "shared", false, `the budget of requests that lack the parts given as "", or every part without KEY`)
 	cmd.Flags().StringVar(&k.part, "part", "", "NAME=VALUE of one part, to select listed keys in place of KEY")
 	cmd.Flags().BoolVar(&k.all, "all", false, cmp.Or(k.allHelp, "with --part, all keys that it selects"))
 	cmd.Use += " " + arguments
@@ -67,7 +73,7 @@ func (k *keyCommand) add(cmd *cobra.Command, call keyCall) *cobra.Command {
 			if k.part != "" {
 				return k.onSelected(ctx, cmd, api, policy, call)
 			}
-			got, err := call(ctx, api, httptypes.Target{Policy: policy, Key: args[1:], KeyHash: k.keyHash, AsGiven: k.asGiven})
+			got, err := call(ctx, api, httptypes.Target{Policy: policy, Key: args[1:], KeyHash: k.keyHash, AsGiven: k.asGiven, Shared: k.shared})
 			if err != nil {
 				return err
 			}
@@ -87,6 +93,8 @@ func (k *keyCommand) validateKey(args []string) error {
 		{given && k.keyHash != "", "--key-hash: not with KEY"},
 		{named && k.part != "", "--part: not with a key"},
 		{!given && k.asGiven, "--as-given: needs KEY"},
+		{!k.shared && slices.Contains(args[1:], ""), "KEY: must not be empty; --shared names requests that lack the key"},
+		{k.shared && (k.keyHash != "" || k.part != "" || k.all || k.asGiven), "--shared: not with --key-hash, --part, --all or --as-given"},
 		{named && k.all, "--all: not with a key"},
 		{k.all && k.part == "" && k.allHelp == "", "--all: needs --part"},
 	} {
@@ -121,7 +129,8 @@ func newStateCommand(c *connection) *cobra.Command {
 		Use:   "state",
 		Short: "Show the limits and the block of a key",
 		Example: `  kubectl weir state login user-42 192.0.2.1 -n shop
-  kubectl weir state login --part x-account=user-42 -n shop -o json`,
+  kubectl weir state login --part x-account=user-42 -n shop -o json
+  kubectl weir state login --shared -n shop`,
 	}
 	cmd.Flags().StringVar(&remoteAddress, "remote-address", "", "client address, for overrides that select by it")
 	cmd.Flags().StringVar(&principal, "principal", "", "authenticated user, for overrides that select by it")

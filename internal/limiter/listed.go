@@ -5,6 +5,7 @@ package limiter
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -21,6 +22,21 @@ type KeyName struct {
 	Parts []string
 	// Hash is the hash of a listed key in place of Parts, else empty.
 	Hash string
+	// Shared makes an empty part stand for a part that requests lack.
+	Shared bool
+}
+
+// Validate returns a *FieldError for parts that no key has.
+func (n *KeyName) Validate() error {
+	if !n.Shared {
+		return ValidateKey(n.Parts)
+	}
+	for i, part := range n.Parts {
+		if problem := KeyProblem(part); part != "" && problem != "" {
+			return &FieldError{Field: fmt.Sprintf("key[%d]", i), Problem: problem}
+		}
+	}
+	return nil
 }
 
 // ListedKey is the key of a caller in a list.

@@ -46,6 +46,31 @@ func (e *Engine) FitKey(ctx context.Context, id string, parts []string) ([]strin
 	return fitted, misfitError(err)
 }
 
+// FitSharedKey returns the key of requests that lack a part of the policy's key: its empty parts, or all parts if parts is nil. It
+// replaces an address as FitKey does. It returns a *limiter.FieldError if such requests share no budget, or if the parts do not fit.
+func (e *Engine) FitSharedKey(id string, parts []string) ([]string, error) {
+	v := e.active.Load()
+	if v == nil {
+		return nil, limiter.ErrNotReady
+	}
+	p, err := v.policyOf(id)
+	if err != nil {
+		return nil, err
+	}
+	if parts == nil {
+		parts = make([]string, len(p.plan.Key))
+	}
+	if len(p.plan.Key) > 0 && p.plan.OnMissingKey != plan.MissingKeyShare {
+		return nil, &limiter.FieldError{Field: "shared", Problem: "requests without the key share no budget: onMissingKey of " + id + " is " + string(p.plan.OnMissingKey)}
+	}
+	name := limiter.KeyName{Parts: parts, Shared: true}
+	if err := name.Validate(); err != nil {
+		return nil, err
+	}
+	fitted, err := p.plan.FitKey(parts)
+	return fitted, misfitError(err)
+}
+
 // isMeantAsGiven reports whether the given key has live state and the fitted key has none. fitted is nil
 // if no request can have the key.
 func (e *Engine) isMeantAsGiven(ctx context.Context, id string, given, fitted []string) (bool, error) {

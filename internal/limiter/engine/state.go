@@ -198,7 +198,7 @@ func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*
 	if v == nil {
 		return nil, limiter.ErrNotReady
 	}
-	if err := limiter.ValidateKey(name.Parts); err != nil {
+	if err := name.Validate(); err != nil {
 		return nil, err
 	}
 	p, err := v.policyOf(id)

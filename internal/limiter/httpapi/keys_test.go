@@ -86,6 +86,53 @@ func TestKeysOfNoRequestAreRejected(t *testing.T) {
 
 type problem struct{ Field, Detail string }
 
+// Requests without the key share a budget, which shared names. An empty part alone is an error: a variable of a script may be unset.
+func TestTheSharedBudgetIsNamed(t *testing.T) {
+	g, o := NewWithT(t), newOnNetworks(t)
+	for _, tc := range []struct{ path, address, target, query string }{
+		{"/signup", "", `"policy":"shop/signup"`, "policy=shop/signup"},
+		{"/login", "192.0.2.7", `"policy":"shop/pair","key":["","192.0.2.9"]`, "policy=shop/pair&key=&key=192.0.2.9"},
+		{"/login", "", `"policy":"shop/pair"`, "policy=shop/pair"},
+	} {
+		request := func() limiter.Reason {
+			_, reason, _ := o.check(fmt.Sprintf(`{"attributes":{"path":%q%s}}`, tc.path, map[bool]string{true: `,"remoteAddress":"` + tc.address + `"`}[tc.address != ""]))
+			return reason
+		}
+		target := "{" + tc.target + `,"shared":true`
+		g.Expect(request()).To(Equal(limiter.ReasonAllowed), tc.target)
+		g.Expect(o.state(tc.query + "&shared=true").Limits[0].Used).To(Equal(int64(1)))
+		g.Expect(o.found(pathBlock, target+`,"duration":"10m"}`)).To(BeTrue())
+		g.Expect(request()).To(Equal(limiter.ReasonBlocked))
+		g.Expect(o.request(tc.path, "bob", "198.51.100.1")).To(Equal(limiter.ReasonAllowed), "a request with the key")
+		g.Expect(o.found(pathUnblock, target+"}")).To(BeTrue())
+		g.Expect(o.found(pathReset, target+"}")).To(BeTrue())
+		g.Expect(o.state(tc.query + "&shared=true").Limits[0].Used).To(BeZero())
+		g.Expect(o.found(pathReset, `{"policy":"shop/signup","key":"198.51.100.1"}`)).To(Equal(tc.path == "/signup"))
+		g.Expect(o.found(pathReset, `{"policy":"shop/pair","key":["bob","198.51.100.1"]}`)).To(Equal(tc.path == "/login"))
+	}
+	g.Expect(o.found(pathBlock, `{"policy":"shop/shared","shared":true,"duration":"10m"}`)).To(BeTrue(), "a policy without a key")
+
+	for target, field := range map[string]string{
+		`"policy":"shop/signup","key":""`:                                   "key[0]",
+		`"policy":"shop/pair","key":["","192.0.2.7"]`:                       "key[0]",
+		`"policy":"shop/pair","key":["","x"],"shared":true`:                 "key[1]",
+		`"policy":"shop/pair","key":"","shared":true`:                       "key",
+		`"policy":"shop/signup","key":"a","shared":true,"asGiven":true`:     "shared",
+		`"policy":"shop/signup","keyHash":"0123456789abcdef","shared":true`: "shared",
+	} {
+		w := o.as("root", http.MethodPost, pathReset, "{"+target+"}")
+		var p problem
+		g.Expect(json.Unmarshal(w.Body.Bytes(), &p)).To(Succeed())
+		g.Expect(w.Code).To(Equal(http.StatusBadRequest), w.Body.String())
+		g.Expect(p.Field).To(Equal(field), target)
+	}
+	strict := hourly("strict", plan.KeyPart{Type: plan.KeyPrincipal})
+	strict.OnMissingKey = plan.MissingKeySkip
+	o.engine.Use(plan.NewSnapshot(9, []*plan.Plan{strict}))
+	w := o.as("root", http.MethodPost, pathReset, `{"policy":"shop/strict","shared":true}`)
+	g.Expect(w.Body.String()).To(ContainSubstring("shared: requests without the key share no budget: onMissingKey of shop/strict is Skip"))
+}
+
 // Callers that give checks keys of another form are reached with asGiven, or while their key has state.
 func TestKeysOfAnotherForm(t *testing.T) {
 	g, o := NewWithT(t), newOnNetworks(t)

@@ -57,7 +57,7 @@ func (r *reader) check(q *request, other func(name string) error) error {
 		case "policies":
 			check.Policies, err = r.policies(q.policies[:0])
 		case "key":
-			check.Key, err = r.key(q.key[:0])
+			check.Key, err = r.key(q.key[:0], limiter.KeyProblem)
 		case "attributes":
 			matching, err = true, r.attributes(&check.Attributes, q.headers)
 		case "cost":
@@ -115,14 +115,14 @@ func policyNameProblem(name string, before []string) string {
 
 // key reads a key into the empty slice: a string for one part, or a list of strings, one per
 // part.
-func (r *reader) key(parts []string) ([]string, error) {
+func (r *reader) key(parts []string, problemOf func(part string) string) ([]string, error) {
 	switch r.next() {
 	case '"':
-		part, err := r.keyPart()
+		part, err := r.keyPart(problemOf)
 		return append(parts, part), err
 	case '[':
 		err := r.array(plan.MaxKeyParts, func() error {
-			part, err := r.keyPart()
+			part, err := r.keyPart(problemOf)
 			parts = append(parts, part)
 			return err
 		})
@@ -135,12 +135,12 @@ func (r *reader) key(parts []string) ([]string, error) {
 	}
 }
 
-func (r *reader) keyPart() (string, error) {
+func (r *reader) keyPart(problemOf func(part string) string) (string, error) {
 	part, err := r.text()
 	if err != nil {
 		return "", err
 	}
-	if problem := limiter.KeyProblem(part); problem != "" {
+	if problem := problemOf(part); problem != "" {
 		return "", invalid(problem)
 	}
 	return part, nil

@@ -22,6 +22,9 @@ type State interface {
 	// to their network. It returns a *limiter.FieldError for a key that no request can have, unless that has
 	// live state.
 	FitKey(ctx context.Context, policy string, parts []string) ([]string, error)
+	// FitSharedKey returns the key of requests that lack the empty parts, or all if parts is nil. It returns a
+	// *limiter.FieldError if they share no budget.
+	FitSharedKey(policy string, parts []string) ([]string, error)
 	Inspect(ctx context.Context, policy string, key limiter.KeyName, attributes plan.Attributes) (*limiter.KeyState, error)
 	Reset(ctx context.Context, policy string, key limiter.KeyName) (bool, error)
 	Block(ctx context.Context, policy string, key limiter.KeyName, length time.Duration) error
@@ -90,11 +93,19 @@ func (h *Handler) fit(ctx context.Context, t *target) (fitted []string, err erro
 	if t.all || t.asGiven || t.keyHash != "" {
 		return nil, nil
 	}
-	key, err := h.State.FitKey(ctx, t.policy, t.key)
-	if err != nil || slices.Equal(key, t.key) {
+	given, key := t.key, []string(nil)
+	if t.shared {
+		key, err = h.State.FitSharedKey(t.policy, given)
+	} else {
+		key, err = h.State.FitKey(ctx, t.policy, given)
+	}
+	if err != nil || slices.Equal(key, given) {
 		return nil, err
 	}
 	t.key = key
+	if given == nil {
+		return nil, nil
+	}
 	return key, nil
 }
 

@@ -39,6 +39,8 @@ func (*fakeState) FitKey(_ context.Context, _ string, parts []string) ([]string,
 	return parts, nil
 }
 
+func (*fakeState) FitSharedKey(_ string, parts []string) ([]string, error) { return parts, nil }
+
 func (s *fakeState) Inspect(ctx context.Context, _ string, _ limiter.KeyName, _ plan.Attributes) (*limiter.KeyState, error) {
 	_, err := s.do(ctx)
 	return &limiter.KeyState{Holds: s.holds}, err

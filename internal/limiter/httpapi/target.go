@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"net/netip"
 	"net/url"
@@ -25,6 +26,7 @@ type target struct {
 	keyHash  string        // of a listed key, in place of key; empty if not given
 	all      bool          // all listed keys are meant
 	asGiven  bool          // the key may be one that no request can have
+	shared   bool          // requests lack the empty parts of the key, all without key
 	duration time.Duration // of a block
 }
 
@@ -39,14 +41,21 @@ func (t *target) validate() error {
 		return inField("keyHash", invalid("cannot be given with key"))
 	case t.all && (t.keyHash != "" || t.key != nil):
 		return inField("all", invalid("cannot be given with a key"))
+	case t.shared && (t.keyHash != "" || t.all || t.asGiven):
+		return inField("shared", invalid("cannot be given with keyHash, all or asGiven"))
 	case t.asGiven && t.key == nil:
 		return inField("asGiven", invalid("must be given with key"))
+	}
+	if i := slices.Index(t.key, ""); i >= 0 && !t.shared {
+		return inField(fmt.Sprintf("key[%d]", i), invalid("must not be empty; shared accepts a part that requests lack"))
 	}
 	return nil
 }
 
 // name returns the name of the key.
-func (t *target) name() limiter.KeyName { return limiter.KeyName{Parts: t.key, Hash: t.keyHash} }
+func (t *target) name() limiter.KeyName {
+	return limiter.KeyName{Parts: t.key, Hash: t.keyHash, Shared: t.shared}
+}
 
 // validateHash rejects what no key has as a hash.
 func validateHash(text string) error {
@@ -56,7 +65,7 @@ func validateHash(text string) error {
 	return nil
 }
 
-// targetOfQuery reads policy, key (once per part) with asGiven, or keyHash and, for overrides that select
+// targetOfQuery reads policy, key (once per part) with asGiven or shared, or keyHash and, for overrides that select
 // by them, remoteAddress and principal. Errors are *limiter.FieldError.
 func targetOfQuery(text string) (t target, a plan.Attributes, err error) {
 	query, err := url.ParseQuery(text)
@@ -90,17 +99,31 @@ func readStateParameter(t *target, a *plan.Attributes, name string, values []str
 	case "principal":
 		a.Principal = values[0]
 	case "asGiven":
-		t.asGiven = values[0] == "true"
-		if !t.asGiven && values[0] != "false" {
-			return invalid("must be true or false")
-		}
+		t.asGiven, err = readBoolean(values[0])
+	case "shared":
+		t.shared, err = readBoolean(values[0])
 	default:
 		return invalid("is not a known parameter")
 	}
-	return nil
+	return err
 }
 
-// decodeTarget parses {"policy", "key", "asGiven"} or {"policy", "keyHash"} and, by the verb, "duration" of a block or
+func readBoolean(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, invalid("must be true or false")
+	}
+	return text == "true", nil
+}
+
+// partProblem returns why no key has the part; a part that requests lack is empty.
+func partProblem(part string) string {
+	if part == "" {
+		return ""
+	}
+	return limiter.KeyProblem(part)
+}
+
+// decodeTarget parses {"policy", "key", "asGiven", "shared"} or {"policy", "keyHash"} and, by the verb, "duration" of a block or
 // "all" in place of a key. It overwrites the body. Errors are *limiter.FieldError.
 func decodeTarget(body []byte, verb Verb) (t target, err error) {
 	block := verb == VerbBlock
@@ -133,7 +156,7 @@ func (t *target) readMember(r *reader, name string, verb Verb) (err error) {
 	case name == "policy":
 		t.policy, err = r.text()
 	case name == "key":
-		t.key, err = r.key(nil)
+		t.key, err = r.key(nil, partProblem)
 	case name == "keyHash":
 		if t.keyHash, err = r.text(); err == nil {
 			err = validateHash(t.keyHash)
@@ -142,6 +165,8 @@ func (t *target) readMember(r *reader, name string, verb Verb) (err error) {
 		t.duration, err = r.duration()
 	case name == "asGiven":
 		t.asGiven, err = r.boolean()
+	case name == "shared":
+		t.shared, err = r.boolean()
 	case name == "all" && verb == VerbUnblock:
 		t.all, err = r.boolean()
 	default:

@@ -13,6 +13,8 @@ type Target struct {
 	KeyHash string `json:"keyHash,omitempty"`
 	// AsGiven accepts a key that no request can have.
 	AsGiven bool `json:"asGiven,omitempty"`
+	// Shared names the requests that lack the empty parts of Key, or every part without Key.
+	Shared bool `json:"shared,omitempty"`
 	// Duration is the length of a block.
 	Duration string `json:"duration,omitempty"`
 	// All stands for all listed keys, in place of a key.
@@ -28,6 +30,9 @@ func (t *Target) Query(remoteAddress, principal string) url.Values {
 	}
 	if t.AsGiven {
 		query.Set("asGiven", "true")
+	}
+	if t.Shared {
+		query.Set("shared", "true")
 	}
 	for name, value := range map[string]string{"keyHash": t.KeyHash, "remoteAddress": remoteAddress, "principal": principal} {
 		if value != "" {

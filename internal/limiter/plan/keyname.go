@@ -131,13 +131,16 @@ func (p *Plan) IsInside(key string) bool {
 }
 
 // FitKey returns the key of the requests that the parts mean: it brings addresses to the network that
-// the policy counts as one client, whatever their spelling. Errors are *KeyError.
+// the policy counts as one client, whatever their spelling. An empty part is one that requests lack. Errors are *KeyError.
 func (p *Plan) FitKey(parts []string) ([]string, error) {
 	if len(parts) != len(p.Key) {
 		return nil, &KeyError{Part: -1, Problem: p.countProblem()}
 	}
 	fitted := slices.Clone(parts)
 	for i := range p.Key {
+		if parts[i] == "" {
+			continue
+		}
 		value, problem := p.Key[i].Fit(parts[i])
 		if problem != "" {
 			return nil, &KeyError{Part: i, Problem: problem}
