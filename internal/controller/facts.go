@@ -196,15 +196,14 @@ func (f *facts) allConditions() []metav1.Condition {
 	// kstatus: an object that only its author can repair is Stalled, any other that is
 	// not ready is Reconciling.
 	resolved := f.resolution.condition()
+	conditionType, cause := v1alpha1.ConditionReconciling, firstUnmet(needed...)
 	if accepted.Status != metav1.ConditionTrue && !f.waits {
-		conditions = append(conditions,
-			condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, accepted.Reason, accepted.Message))
+		conditionType, cause = v1alpha1.ConditionStalled, &accepted
 	} else if resolved != nil && resolved.Status == metav1.ConditionFalse {
-		conditions = append(conditions,
-			condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, resolved.Reason, resolved.Message))
-	} else if cause := firstUnmet(needed...); cause != nil {
-		conditions = append(conditions,
-			condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, cause.Reason, cause.Message))
+		conditionType, cause = v1alpha1.ConditionStalled, resolved
+	}
+	if cause != nil {
+		conditions = append(conditions, condition(conditionType, metav1.ConditionTrue, cause.Reason, cause.Message))
 	}
 	if resolved != nil {
 		conditions = append(conditions, *resolved)

@@ -19,8 +19,8 @@ const (
 	// together, in any order.
 	targetDelay = time.Minute
 
-	// maxTargetHold bounds how long the first status of a generation waits until the objects are read. Without it a policy
-	// whose target is missing would be Ready for a moment.
+	// maxTargetHold bounds how long the status of a generation that was never Ready waits until the objects are read. Without
+	// it a policy whose target is missing would be Ready for a moment.
 	maxTargetHold = 5 * time.Second
 )
 
@@ -98,7 +98,7 @@ func (r *resolution) isOverdue(now time.Time) bool {
 // isUnmet reports whether the policy is not Ready because a target is missing.
 func (r *resolution) isUnmet() bool { return r.status != "" && !r.wasReady }
 
-// heldUntil returns how long the first status of a generation waits for the objects; the zero time if it does not.
+// heldUntil returns how long a status that would report Ready first waits for the objects; the zero time if it does not.
 func (r *resolution) heldUntil() time.Time {
 	if r.pendingSince.IsZero() || r.status != "" {
 		return time.Time{}

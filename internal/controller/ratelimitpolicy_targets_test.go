@@ -239,6 +239,21 @@ func TestFirstStatusWaitsForTheObjects(t *testing.T) {
 
 	q = newTargetQueue(t, pending)
 	q.reconcile()
+	q.rollout = writing
+	q.refresh()
+	q.at = settleTime
+	q.write()
+	g.Expect(q.state()).To(Equal("False NotReady, Reconciling"))
+	q.rollout = rolledOut
+	q.refresh()
+	_, _, due = q.take(q.name())
+	g.Expect(due).To(BeFalse(), "a status that does not report Ready changes nothing")
+	q.change(none)
+	q.write()
+	g.Expect(q.state()).To(Equal(isMissing))
+
+	q = newTargetQueue(t, pending)
+	q.reconcile()
 	q.isDueAt(maxTargetHold)
 	q.write()
 	g.Expect(q.state()).To(Equal(isReadyState), "the objects cannot be read")

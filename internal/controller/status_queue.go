@@ -290,7 +290,7 @@ func priorityOf(isEdited bool) *int {
 func (q *statusQueue) due(s *statusRecord) time.Time {
 	var at time.Time
 	switch {
-	case s.phase == settled && s.reported.generation != s.generation && s.resolution.heldUntil().After(q.readUntil):
+	case s.phase == settled && !s.isReportedReady && s.resolution.heldUntil().After(q.readUntil):
 		return s.resolution.heldUntil()
 	case s.phase == settled && s.wiring.selects && s.wiring.outcome == (wiredOutcome{}):
 		return q.readUntil
