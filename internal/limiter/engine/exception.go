@@ -46,7 +46,11 @@ func (all *exceptions) inForce(key quota.Key) *exception {
 func newExceptions(p *plan.Plan, all []*plan.Exception, previous *exceptions, now func() time.Time) *exceptions {
 	byKey := make(map[quota.Key]*exception, len(all))
 	for _, e := range all {
-		key := quota.EncodeKey(e.Key...)
+		parts := e.Key
+		if len(parts) == 0 { // the budget of requests that lack every part
+			parts = make([]string, len(p.Key))
+		}
+		key := quota.EncodeKey(parts...)
 		if p.CheckException(e) != nil || byKey[key] != nil && byKey[key].EndsAfter(e) {
 			continue
 		}

@@ -227,6 +227,8 @@ func TestKeysOfExceptions(t *testing.T) {
 	}{
 		"the shared budget":            {nil, shared(), plan.Attributes{}, true},
 		"the budget without a key":     {[]plan.KeyPart{apiKey}, shared(), plan.Attributes{}, true},
+		"the budget without two parts": {[]plan.KeyPart{apiKey, address}, shared(), plan.Attributes{}, true},
+		"no budget without one part":   {[]plan.KeyPart{apiKey, address}, shared(), withKey("acme"), false},
 		"no budget without a key":      {[]plan.KeyPart{apiKey}, shared(), withKey("acme"), false},
 		"a key to be escaped":          {[]plan.KeyPart{apiKey}, of("a{b}:c|-%"), withKey("a{b}:c|-%"), true},
 		"two parts":                    {[]plan.KeyPart{apiKey, address}, of("acme", "10.0.0.1"), plan.Attributes{Headers: withKey("acme").Headers, RemoteAddress: from("10.0.0.1").RemoteAddress}, true},
