@@ -149,7 +149,7 @@ const (
 )
 
 // RequestedByAnnotation is the user who requested an exception, for people. The webhook accepts it only if it is the
-// name of the user who sets it, or of a user whom that user may impersonate.
+// name of the user who sets it, or of a user that this one may impersonate.
 const RequestedByAnnotation = "ratelimit.weir.dev/requested-by"
 
 // RateLimitExceptionStatus is the observed state of a RateLimitException.

@@ -61,23 +61,33 @@ func appendUnknownValues(unsupported []string, path string, v reflect.Value) []s
 			return appendUnknownValues(unsupported, path, v.Elem())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
-				unsupported = appendUnknownValues(unsupported, strings.TrimPrefix(path+"."+name, "."), v.Field(i))
-			}
-		}
+		return appendUnknownOfFields(unsupported, path, v)
 	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.String && enumerations[v.Type().Elem()] == nil {
-			break // keys, for example: there may be many
-		}
-		for i := range v.Len() {
-			unsupported = appendUnknownValues(unsupported, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
-		}
+		return appendUnknownOfItems(unsupported, path, v)
 	case reflect.String:
 		if known := enumerations[v.Type()]; known != nil && v.String() != "" && !slices.Contains(known, v.String()) {
 			return append(unsupported, fmt.Sprintf("%s: unknown value %.100q", path, v.String()))
 		}
 	default: // has no enumeration
+	}
+	return unsupported
+}
+
+func appendUnknownOfFields(unsupported []string, path string, v reflect.Value) []string {
+	for i := range v.NumField() {
+		if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+			unsupported = appendUnknownValues(unsupported, strings.TrimPrefix(path+"."+name, "."), v.Field(i))
+		}
+	}
+	return unsupported
+}
+
+func appendUnknownOfItems(unsupported []string, path string, v reflect.Value) []string {
+	if item := v.Type().Elem(); item.Kind() == reflect.String && enumerations[item] == nil {
+		return unsupported // thousands of keys, for example
+	}
+	for i := range v.Len() {
+		unsupported = appendUnknownValues(unsupported, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
 	}
 	return unsupported
 }

@@ -45,7 +45,7 @@ func TestFieldsOfALaterRelease(t *testing.T) {
 	g.Expect(json.Unmarshal([]byte(`{"spec": {"limits": 1}}`), policy)).To(MatchError(ContainSubstring("limits")))
 }
 
-// The enumerations are those of the schema.
+// The enumerations are the ones of the schema.
 func TestEnumerationsAreThoseOfTheSchema(t *testing.T) {
 	g := NewWithT(t)
 	definitions, err := crd.Definitions()

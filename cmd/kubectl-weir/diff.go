@@ -147,7 +147,7 @@ func (d *differences) isDifferent() bool {
 	return false
 }
 
-// diff compares the objects with those of the cluster, or their plans with those in force at --address. Its errors are failures,
+// diff compares the objects with the cluster, or their plans with those in force at --address. Its errors are failures,
 // unless a flag is missing.
 func (c *connection) diff(ctx context.Context, progress io.Writer, objects *validate.Result) (*differences, error) {
 	d := &differences{Policies: []policyDifference{}}

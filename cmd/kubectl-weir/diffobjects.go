@@ -21,7 +21,7 @@ type objectDifference struct {
 	Fields []fieldChange `json:"fields"`
 }
 
-// isNew reads the object of the cluster with the name of object into applied. It returns true if there is none.
+// isNew reads the object of the cluster with the name of object into applied. It returns true if the cluster has no such object.
 func (c *connection) isNew(ctx context.Context, resource string, object, applied metav1.Object) (bool, error) {
 	objects, err := c.objects(resource)
 	if err != nil {

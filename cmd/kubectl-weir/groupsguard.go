@@ -39,7 +39,7 @@ func (g *removalGuard) validate() error {
 	return nil
 }
 
-// allowed returns how many of that many keys may be removed. A share is rounded up, so that small groups can change.
+// allowed returns how many of the keys, whose number was before, may be removed. A share is rounded up, so that small groups can change.
 func (g *removalGuard) allowed(before int) int {
 	if !g.percent {
 		return g.limit

@@ -93,8 +93,6 @@ func (k *keyCommand) validateKey(args []string) error {
 		{given && k.keyHash != "", "--key-hash: not with KEY"},
 		{named && k.part != "", "--part: not with a key"},
 		{!given && k.asGiven, "--as-given: needs KEY"},
-		{!k.shared && slices.Contains(args[1:], ""), "KEY: must not be empty; --shared names requests that lack the key"},
-		{k.shared && (k.keyHash != "" || k.part != "" || k.all || k.asGiven), "--shared: not with --key-hash, --part, --all or --as-given"},
 		{named && k.all, "--all: not with a key"},
 		{k.all && k.part == "" && k.allHelp == "", "--all: needs --part"},
 	} {
@@ -102,7 +100,18 @@ func (k *keyCommand) validateKey(args []string) error {
 			return errors.New(rule.problem)
 		}
 	}
-	return validatePart(k.part)
+	return errors.Join(k.validateShared(args[1:]), validatePart(k.part))
+}
+
+// validateShared rejects empty parts of a key without --shared, and --shared beside other names of keys.
+func (k *keyCommand) validateShared(key []string) error {
+	switch {
+	case !k.shared && slices.Contains(key, ""):
+		return errors.New("KEY: must not be empty; --shared names requests that lack the key")
+	case k.shared && (k.keyHash != "" || k.part != "" || k.all || k.asGiven):
+		return errors.New("--shared: not with --key-hash, --part, --all or --as-given")
+	}
+	return nil
 }
 
 // validatePart rejects a text other than NAME=VALUE. An empty one is valid.

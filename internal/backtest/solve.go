@@ -199,7 +199,7 @@ func Compile(policies []*v1alpha1.RateLimitPolicy) (plans []*plan.Plan, err erro
 }
 
 // addOffsets gives the calendars of the plan the offsets of their time zones since 1970. A plan for requests of today
-// has those of two years.
+// has the offsets of two years.
 func addOffsets(p *plan.Plan, now time.Time) error {
 	for i := range p.Limits {
 		c := p.Limits[i].Calendar

@@ -107,7 +107,8 @@ func TestFormats(t *testing.T) {
 		},
 		"JSON with a date of its own": {
 			FormatJSON, `{"time":"12:00:00.5","date":"2026-11-01","request":"POST /login?x=1 HTTP/1.1","status":"429","client_ip":"192.0.2.7","user-agent":"a \"quoted\" agent","host":"shop.example"}`,
-			map[Attribute]string{"date": "date"}, anonymous, noon + 500_000,
+			map[Attribute]string{"date": "date"},
+			anonymous, noon + 500_000,
 		},
 		"a time without a zone": {
 			FormatCombined, `192.0.2.7 - ann "2026-11-01 12:00:00" "POST /login?x=1 HTTP/1.1" 429 12 "-" "a \"quoted\" agent"`,

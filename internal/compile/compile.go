@@ -76,7 +76,7 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 }
 
 // withUnsupported returns the problems of a spec with fields that this release does not know. These may be what makes
-// other fields valid, so of the other problems only those of a grant stay.
+// other fields valid, so of the other problems only the ones of a grant stay.
 func withUnsupported(problems field.ErrorList, unsupported []string) field.ErrorList {
 	if len(unsupported) == 0 {
 		return problems

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -97,13 +98,13 @@ func (q *targetQueue) after(length time.Duration) {
 // state returns "<status> <reason>" of Ready, with the condition of kstatus.
 func (q *targetQueue) state() string {
 	c := meta.FindStatusCondition(q.policy.Status.Conditions, v1alpha1.ConditionReady)
-	text := string(c.Status) + " " + c.Reason
+	state := []string{string(c.Status) + " " + c.Reason}
 	for _, kind := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		if meta.IsStatusConditionTrue(q.policy.Status.Conditions, kind) {
-			text += ", " + kind
+			state = append(state, kind)
 		}
 	}
-	return text
+	return strings.Join(state, ", ")
 }
 
 const (

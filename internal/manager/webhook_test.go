@@ -54,8 +54,10 @@ var _ = Describe("The webhook of the manager", func() {
 		Expect(api.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ratelimitexceptions"}, Verbs: []string{"create"},
 		}}})).To(Succeed())
-		Expect(api.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bob"}, RoleRef: role,
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}}})).To(Succeed())
+		Expect(api.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bob"}, RoleRef: role,
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}},
+		})).To(Succeed())
 		config := rest.CopyConfig(apiServer.Config)
 		config.Impersonate.UserName = "bob"
 		bob, err := client.New(config, client.Options{Scheme: api.Scheme()})

@@ -158,7 +158,7 @@ func withoutNameless(errs field.ErrorList) field.ErrorList {
 	return slices.DeleteFunc(errs, isNameless)
 }
 
-// hintAtDurations gives durations with days, weeks or fractions a message like that of their CEL rule.
+// hintAtDurations gives durations with days, weeks or fractions a message like their CEL rule has.
 func (s *resourceSchema) hintAtDurations(errs field.ErrorList) {
 	for _, err := range errs {
 		text, _ := err.BadValue.(string)

@@ -197,7 +197,7 @@ func TestFirstFileWinsForADuplicatePolicy(t *testing.T) {
 	g.Expect(threshold).To(Equal(int64(10)))
 }
 
-// Folders below that of --policies are read as validate reads them, also when they appear later.
+// Folders below the one of --policies are read as validate reads them, also when they appear later.
 func TestFoldersBelowAreRead(t *testing.T) {
 	g := NewWithT(t)
 	r := start(t, "", map[string]string{"a.yaml": policyText("a", 1), "kustomization.yaml": "resources: [a.yaml]"})

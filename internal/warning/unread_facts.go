@@ -6,6 +6,7 @@ package warning
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -67,9 +68,5 @@ func descriptorMatch(p *plan.Plan) int {
 
 // isOfDescriptors reports whether a call with only a domain and descriptors may have a value for the part.
 func isOfDescriptors(part *plan.KeyPart) bool {
-	switch part.Type {
-	case plan.KeyHeader, plan.KeyCookie, plan.KeyQueryParameter, plan.KeyRemoteAddress:
-		return false
-	}
-	return true
+	return !slices.Contains([]plan.KeyPartType{plan.KeyHeader, plan.KeyCookie, plan.KeyQueryParameter, plan.KeyRemoteAddress}, part.Type)
 }

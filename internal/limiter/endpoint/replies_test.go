@@ -6,6 +6,7 @@ package endpoint_test
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestNothingShowsWhatRedisQuotes(t *testing.T) {
 		"-NOPERM No permissions to access a key '" + secret + "'\r\n",
 		"-OOM command not allowed, " + secret + "\r\n",
 		"-NOSCRIPT No matching script " + secret + "\r\n",
-		"*1\r\n*1\r\n$" + fmt.Sprint(len("ERR "+secret)) + "\r\nERR " + secret + "\r\n", // of one call of a batch
+		"*1\r\n*1\r\n$" + strconv.Itoa(len("ERR "+secret)) + "\r\nERR " + secret + "\r\n", // of one call of a batch
 		"?" + secret + "\r\n",
 	} {
 		t.Run(reply, func(t *testing.T) {

@@ -93,20 +93,16 @@ func (h *Handler) fit(ctx context.Context, t *target) (fitted []string, err erro
 	if t.all || t.asGiven || t.keyHash != "" {
 		return nil, nil
 	}
-	given, key := t.key, []string(nil)
+	given := t.key
 	if t.shared {
-		key, err = h.State.FitSharedKey(t.policy, given)
+		t.key, err = h.State.FitSharedKey(t.policy, given)
 	} else {
-		key, err = h.State.FitKey(ctx, t.policy, given)
+		t.key, err = h.State.FitKey(ctx, t.policy, given)
 	}
-	if err != nil || slices.Equal(key, given) {
+	if err != nil || given == nil || slices.Equal(t.key, given) {
 		return nil, err
 	}
-	t.key = key
-	if given == nil {
-		return nil, nil
-	}
-	return key, nil
+	return t.key, nil
 }
 
 func keyStateOf(state *limiter.KeyState) *httptypes.KeyState {

@@ -41,13 +41,19 @@ func (t *target) validate() error {
 		return inField("keyHash", invalid("cannot be given with key"))
 	case t.all && (t.keyHash != "" || t.key != nil):
 		return inField("all", invalid("cannot be given with a key"))
-	case t.shared && (t.keyHash != "" || t.all || t.asGiven):
-		return inField("shared", invalid("cannot be given with keyHash, all or asGiven"))
 	case t.asGiven && t.key == nil:
 		return inField("asGiven", invalid("must be given with key"))
 	}
+	return t.validateShared()
+}
+
+// validateShared rejects empty parts of a key without shared, and shared beside other names of keys.
+func (t *target) validateShared() error {
 	if i := slices.Index(t.key, ""); i >= 0 && !t.shared {
 		return inField(fmt.Sprintf("key[%d]", i), invalid("must not be empty; shared accepts a part that requests lack"))
+	}
+	if t.shared && (t.keyHash != "" || t.all || t.asGiven) {
+		return inField("shared", invalid("cannot be given with keyHash, all or asGiven"))
 	}
 	return nil
 }

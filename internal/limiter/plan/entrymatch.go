@@ -105,16 +105,16 @@ func (w *EntryMatch) validate(fail func(string, ...any), at string) {
 	if n := w.exceptions(); n > MaxExcept || n > 0 && !w.Prefix && w.Value != "" {
 		fail("%s has %d exceptions: at most %d, and none beside an exact value", at, n, MaxExcept)
 	}
+	w.validateExceptions(fail, at)
+}
+
+// validateExceptions rejects exceptions of a wrong length, and an order in which excludes would not find them.
+func (w *EntryMatch) validateExceptions(fail func(string, ...any), at string) {
 	for i, text := range slices.Concat(w.Except, w.ExceptPrefixes) {
 		if text == "" || longerThan(text, MaxText) {
 			fail("%s: exception %d must have 1 to %d characters", at, i, MaxText)
 		}
 	}
-	w.validateOrder(fail, at)
-}
-
-// validateOrder rejects exceptions that excludes would not find.
-func (w *EntryMatch) validateOrder(fail func(string, ...any), at string) {
 	for i := 1; i < len(w.Except); i++ {
 		if w.Except[i] <= w.Except[i-1] {
 			fail("%s.except[%d] is not in ascending order", at, i)

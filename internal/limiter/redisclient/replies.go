@@ -78,8 +78,8 @@ var descriptions = map[string]string{
 	"WRONGTYPE":   "a key holds a value of another type",
 }
 
-// knownErrors are the starts of errors without a code of their own that tell operators what to
-// change, and contain no arguments.
+// knownErrors are the starts of errors without a code of their own that help operators, and contain no
+// arguments.
 var knownErrors = []string{
 	errTooManyClients.Error(),
 	"ERR Protocol error: unauthenticated", // the command is too long for a client without credentials

@@ -42,8 +42,8 @@ var rejections = map[string]string{
 	"*" + secret + "\r\n": "the reply cannot be read",
 }
 
-// The errors of a single server, of a cluster and of sentinels contain a text of Weir in place of that of
-// the server.
+// The errors of a single server, of a cluster and of sentinels contain a text of Weir in place of the
+// server's.
 func TestErrorsHideReplies(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartRejectingRedis(t, "")

@@ -31,7 +31,7 @@ type exceptionValidator struct{ *Validator }
 var _ admission.Validator[*v1alpha1.RateLimitException] = (*exceptionValidator)(nil)
 
 // ValidateCreate rejects an exception that the controller would not accept, and a name in RequestedByAnnotation that is
-// neither the caller's nor the name of a user whom the caller may impersonate. It accepts an exception to a policy that does
+// neither the caller's nor the name of a user that the caller may impersonate. It accepts an exception to a policy that does
 // not exist yet.
 func (v *exceptionValidator) ValidateCreate(ctx context.Context, e *v1alpha1.RateLimitException) (admission.Warnings, error) {
 	return v.validate(ctx, e, v.requestedByProblems(ctx, e))

@@ -21,7 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// as returns a client of a user who may write exceptions and has the rights of the rules besides.
+// as returns a client of a user with the rights to write exceptions and the rights of the rules.
 func as(ctx context.Context, user string, rules ...rbacv1.PolicyRule) client.Client {
 	GinkgoHelper()
 	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ratelimitexceptions"}, Verbs: []string{"*"}})
