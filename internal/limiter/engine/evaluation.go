@@ -170,7 +170,8 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	var buffer [plan.MaxKeyParts]string
 	key := ev.keyOf(p, check, descriptors, buffer[:0])
-	selected := p.overrideOf(key.parts, p.groupsOf(key.parts, ev.groups), &check.Attributes, descriptors)
+	groups := p.groupsOf(key.parts, ev.groups)
+	selected := p.overrideOf(key.parts, &groups, &check.Attributes, descriptors)
 	o := selected.override
 	ev.failures = append(ev.failures, selected.failures...)
 	ev.report.apply(p.policy, p.match, p.descriptor, key.parts, &selected)

@@ -88,7 +88,7 @@ func (p *policy) partsOf(key quota.Key, namespaces map[string]*keyGroups) []stri
 			}
 		}
 	}
-	if named, found := namespaces[p.plan.Namespace].named(key); found && p.selectsGroups {
+	if named, found := namespaces[p.plan.Namespace].named(key); found && len(p.groups) > 0 {
 		return []string{named}
 	}
 	return key.Parts()

@@ -30,10 +30,9 @@ type keyGroups struct {
 	addressed []int
 }
 
-// groupSlot is a record with the set of its group; none for an unused slot.
+// groupSlot is a record; none for an unused slot.
 type groupSlot struct {
 	record *plan.KeyGroup
-	group  *groupSet
 	// indexes are a hash table without pointers: each has the index of a key, plus 1, at the place of its hash or, if
 	// others take it, behind. 0 is an unused place.
 	indexes   []uint16
@@ -59,8 +58,28 @@ func (h keyHash) place(slot int) keyPlace { return keyPlace(h&^(1<<32-1)) | keyP
 // index returns the index of the key in a table of that size, a power of two.
 func (h keyHash) index(size int) int { return int(uint32(h)/groupShards) & (size - 1) } //nolint:gosec // the lower half
 
-// groupSet is the groups of one key, sorted.
-type groupSet struct{ names []string }
+// groupPlaces has a place for each group that the overrides of a policy select, by name.
+type groupPlaces map[string]int
+
+// groupPlacesOf returns the places of the groups, each once.
+func groupPlacesOf(overrides []override) groupPlaces {
+	places := groupPlaces{}
+	for i := range overrides {
+		for _, group := range overrides[i].groups {
+			if _, found := places[group]; !found {
+				places[group] = len(places)
+			}
+		}
+	}
+	return places
+}
+
+// groupSet is the groups of one key that have a place.
+type groupSet [plan.MaxOverrides * plan.MaxGroups / 64]uint64
+
+func (s *groupSet) add(place int) { s[place/64] |= 1 << (place % 64) }
+
+func (s *groupSet) has(place int) bool { return s[place/64]&(1<<(place%64)) != 0 }
 
 // newKeyGroups returns the key groups of each Namespace of the snapshot. previous, which may be nil, belongs to an earlier
 // one: the cost is proportional to the keys of changed records.
@@ -78,25 +97,26 @@ func newKeyGroups(snapshot *plan.Snapshot, previous map[string]*keyGroups) map[s
 	return next
 }
 
-// of returns the groups of the key, nil for none.
-func (k *keyGroups) of(key string) (found *groupSet) {
+// of returns which of the groups with a place the key is in. A record whose group is found already costs one look at its name.
+func (k *keyGroups) of(key string, wanted groupPlaces) (found groupSet) {
 	if k == nil {
-		return nil
+		return found
 	}
 	hash := hashOf(key)
 	places, first := k.shards[hash.shard()], hash.place(0)
 	for at := indexOf(places, first); at < len(places) && places[at]-first < 1<<32; at++ {
-		if slot := &k.slots[places[at].slot()]; slot.contains(key, hash) {
-			found = found.with(slot.group)
+		slot := &k.slots[places[at].slot()]
+		if place, isWanted := wanted[slot.record.Group]; isWanted && !found.has(place) && slot.contains(key, hash) {
+			found.add(place)
 		}
 	}
 	return found
 }
 
-// ofNetwork returns the groups of the derived key of a policy whose key is the client address: also groups with a key inside
+// ofNetwork is of for the derived key of a policy whose key is the client address: it also finds groups with a key inside
 // its network. An address stands for the network that the policy counts as one client, as in FitKey of package plan.
-func (k *keyGroups) ofNetwork(key string) *groupSet {
-	found := k.of(key)
+func (k *keyGroups) ofNetwork(key string, wanted groupPlaces) groupSet {
+	found := k.of(key, wanted)
 	if k == nil || len(k.addressed) == 0 {
 		return found
 	}
@@ -105,9 +125,10 @@ func (k *keyGroups) ofNetwork(key string) *groupSet {
 		return found
 	}
 	inside := addressKeyOf(network)
-	for _, slot := range k.addressed {
-		if k.slots[slot].addresses.hasInside(inside) {
-			found = found.with(k.slots[slot].group)
+	for _, at := range k.addressed {
+		slot := &k.slots[at]
+		if place, isWanted := wanted[slot.record.Group]; isWanted && !found.has(place) && slot.addresses.hasInside(inside) {
+			found.add(place)
 		}
 	}
 	return found
@@ -137,7 +158,7 @@ func (s *groupSlot) contains(key string, hash keyHash) bool {
 
 // newGroupSlot returns the slot of the record.
 func newGroupSlot(r *plan.KeyGroup) groupSlot {
-	s := groupSlot{record: r, group: &groupSet{[]string{r.Group}}, indexes: make([]uint16, 2<<bits.Len(uint(r.Keys.Len())-1)), addresses: newAddressList(r.Keys)}
+	s := groupSlot{record: r, indexes: make([]uint16, 2<<bits.Len(uint(r.Keys.Len())-1)), addresses: newAddressList(r.Keys)}
 	for i := range r.Keys.Len() {
 		at := hashOf(r.Keys.At(i)).index(len(s.indexes))
 		for s.indexes[at] != 0 {
@@ -164,28 +185,6 @@ func (k *keyGroups) named(hashed quota.Key) (key string, found bool) {
 		}
 	}
 	return "", false
-}
-
-// with returns the union of the sets. A nil set has no groups.
-func (s *groupSet) with(group *groupSet) *groupSet {
-	if s == nil || slices.Equal(s.names, group.names) {
-		return group
-	}
-	names := slices.Concat(s.names, group.names)
-	slices.Sort(names)
-	return &groupSet{slices.Compact(names)}
-}
-
-// first returns the first of the groups that the key is in, "" for none. A nil set has no groups.
-func (s *groupSet) first(groups []string) string {
-	if s != nil {
-		for _, group := range groups {
-			if slices.Contains(s.names, group) {
-				return group
-			}
-		}
-	}
-	return ""
 }
 
 // with returns the key groups with these records in place of all.

@@ -16,6 +16,7 @@ type override struct {
 	name     string
 	keys     map[string]struct{}
 	groups   []string
+	places   []int // of the groups
 	networks *networks
 	when     *lazyExpression[bool] // nil without a when
 	action   plan.Action
@@ -44,7 +45,7 @@ func newOverride(p *plan.Plan, i int) override {
 // error if the expression fails and the other selectors hold.
 func (o *override) selects(key []string, groups *groupSet, a *plan.Attributes, descriptors []plan.Descriptor) (bool, error) {
 	if len(o.groups) > 0 { // the only selector
-		return groups.first(o.groups) != "", nil
+		return o.groupOf(groups) != "", nil
 	}
 	if o.keys != nil {
 		if len(key) != 1 {
@@ -61,6 +62,16 @@ func (o *override) selects(key []string, groups *groupSet, a *plan.Attributes, d
 		return true, nil
 	}
 	return o.when.evaluate(a, descriptors)
+}
+
+// groupOf returns the first group of the override that the key is in, "" for none.
+func (o *override) groupOf(groups *groupSet) string {
+	for i, place := range o.places {
+		if groups.has(place) {
+			return o.groups[i]
+		}
+	}
+	return ""
 }
 
 // networks looks up addresses in a set of CIDRs, once per distinct prefix length.

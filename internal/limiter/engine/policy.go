@@ -28,7 +28,7 @@ type policy struct {
 	overrides      []override
 	cost           *lazyCost // of commits; nil if they name it
 	hasExpressions bool
-	selectsGroups  bool
+	groups         groupPlaces    // that the overrides select
 	keyPrice       func() price   // of the expressions of the key and the overrides, computed once; nil without expressions
 	newKeys        *flood.Budget  // set before the first decision
 	ids            *flood.Budget  // of charges that the store remembers, set before the first decision
@@ -57,7 +57,13 @@ func newPolicy(id string, p *plan.Plan) *policy {
 		prepared.overrides = append(prepared.overrides, o)
 	}
 	prepared.hasExpressions = prepared.usesExpressions()
-	prepared.selectsGroups = slices.ContainsFunc(prepared.overrides, func(o override) bool { return len(o.groups) > 0 })
+	prepared.groups = groupPlacesOf(prepared.overrides)
+	for i := range prepared.overrides {
+		o := &prepared.overrides[i]
+		for _, group := range o.groups {
+			o.places = append(o.places, prepared.groups[group])
+		}
+	}
 	if prepared.hasExpressions {
 		prepared.keyPrice = sync.OnceValue(prepared.newKeyPrice)
 	}
@@ -184,7 +190,7 @@ type selection struct {
 // and has the stricter outcome: Deny selects the key, Allow does not, and Limit is recorded as unjudged.
 // groups are the groups of the key.
 func (p *policy) overrideOf(key []string, groups *groupSet, a *plan.Attributes, descriptors []plan.Descriptor) (s selection) {
-	s.known = groups != nil && slices.ContainsFunc(p.overrides, func(o override) bool { return groups.first(o.groups) != "" })
+	s.known = *groups != groupSet{}
 	for i := range p.overrides {
 		o := &p.overrides[i]
 		selected, err := o.selects(key, groups, a, descriptors)
@@ -198,23 +204,23 @@ func (p *policy) overrideOf(key []string, groups *groupSet, a *plan.Attributes, 
 			}
 		}
 		if selected {
-			s.override, s.group = o, groups.first(o.groups)
+			s.override, s.group = o, o.groupOf(groups)
 			return s
 		}
 	}
 	return s
 }
 
-// groupsOf returns the groups of the key, nil for none or if the policy selects no groups.
-func (p *policy) groupsOf(key []string, namespaces map[string]*keyGroups) *groupSet {
-	if !p.selectsGroups || len(key) != 1 {
-		return nil
+// groupsOf returns which of the groups that the policy selects the key is in.
+func (p *policy) groupsOf(key []string, namespaces map[string]*keyGroups) groupSet {
+	if len(p.groups) == 0 || len(key) != 1 {
+		return groupSet{}
 	}
 	groups := namespaces[p.plan.Namespace]
 	if p.plan.CountsAddresses() {
-		return groups.ofNetwork(key[0])
+		return groups.ofNetwork(key[0], p.groups)
 	}
-	return groups.of(key[0])
+	return groups.of(key[0], p.groups)
 }
 
 // exceptionFor returns the exception that is in force for the key, which the override selects, or nil. A key that

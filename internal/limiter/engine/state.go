@@ -30,7 +30,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 	}
 	attributes.Normalize()
 	state := &limiter.KeyState{Policy: id, Revision: k.revision}
-	selected := k.policy.overrideOf(k.parts, k.groups, &attributes, attributes.Descriptors)
+	selected := k.policy.overrideOf(k.parts, &k.groups, &attributes, attributes.Descriptors)
 	if o := selected.override; o != nil {
 		state.Override, state.Group, state.Action = o.name, selected.group, o.action
 	}
@@ -188,7 +188,7 @@ type policyKey struct {
 	policy   *policy
 	key      quota.Key
 	parts    []string // of the key
-	groups   *groupSet
+	groups   groupSet
 	revision int64
 }
 
