@@ -39,6 +39,8 @@ type collector struct {
 	found []converted
 	notes []Note
 	names map[string]bool // "namespace/name" of the policies
+	// place returns a path with the file and the line; nil returns it as it is.
+	place func(path string) string
 	// joinsEntries is true if one descriptor may have the entries of all policies, splitsEntries if several descriptors of a
 	// call may.
 	joinsEntries, splitsEntries bool
@@ -46,8 +48,15 @@ type collector struct {
 
 func newCollector() collector { return collector{names: map[string]bool{}} }
 
+func (c *collector) placed(at string) string {
+	if c.place == nil || at == "" {
+		return at
+	}
+	return c.place(at)
+}
+
 func (c *collector) note(at, format string, args ...any) {
-	c.addNote(Note{At: at, Text: fmt.Sprintf(format, args...)})
+	c.addNote(Note{At: c.placed(at), Text: fmt.Sprintf(format, args...)})
 }
 
 // addNote adds the note once: a limit of several routes is converted for each.
@@ -57,9 +66,14 @@ func (c *collector) addNote(n Note) {
 	}
 }
 
+// skip notes a part of the files that has no limits.
+func (c *collector) skip(of *configuration, what string) {
+	c.addNote(Note{At: strings.TrimSuffix(of.place(""), ": "), Text: what + " has no limits that the command reads"})
+}
+
 // lose notes a limit that no policy has.
 func (c *collector) lose(at, format string, args ...any) {
-	c.addNote(Note{At: at, Text: "lost: " + fmt.Sprintf(format, args...), Loss: true})
+	c.addNote(Note{At: c.placed(at), Text: "lost: " + fmt.Sprintf(format, args...), Loss: true})
 }
 
 // newPolicy returns a policy with a name from the words, unique in its namespace.
@@ -83,12 +97,13 @@ func (c *collector) add(ctx context.Context, at string, policy *v1alpha1.RateLim
 		c.lose(at, "the policy would be invalid: %s", problem)
 	}
 	if len(problems) == 0 {
-		c.found = append(c.found, newConverted(at, policy, compiled))
+		c.found = append(c.found, newConverted(c.placed(at), policy, compiled))
 	}
 }
 
 // finish returns the policies that have room together, and the notes. The differences are notes if there is a policy.
 func (c *collector) finish(differences ...string) (policies []*v1alpha1.RateLimitPolicy, notes []Note, err error) {
+	c.place = nil // the places below are complete
 	c.loseCrowded()
 	if c.splitsEntries {
 		c.noteTotalPrice()
@@ -124,17 +139,19 @@ func compileValid(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (compil
 }
 
 // setThreshold sets the threshold of all limits with that name. 0, which admits nothing, becomes an
-// override that denies every request.
-func (c *collector) setThreshold(at string, policy *v1alpha1.RateLimitPolicy, limit *v1alpha1.Limit, n int64) {
-	if most := plan.Algorithm(limit.Algorithm).MaxThreshold(); n > most {
-		c.note(at, "%d exceeds the largest threshold; %d is used", n, most)
-		n = most
+// override that denies every request. It returns false for a threshold that no policy can have: the limit is lost.
+func (c *collector) setThreshold(at string, policy *v1alpha1.RateLimitPolicy, limit *v1alpha1.Limit, n uint64) bool {
+	most := plan.Algorithm(limit.Algorithm).MaxThreshold()
+	if n > uint64(most) { //nolint:gosec // thresholds are positive
+		c.lose(at, "%d exceeds the largest threshold, %d", n, most)
+		return false
 	}
 	if n == 0 {
 		n = 1
 		policy.Spec.Overrides = []v1alpha1.Override{{Name: "none", When: "true", Action: v1alpha1.OverrideActionDeny}}
 	}
-	limit.Threshold = n
+	limit.Threshold = int64(n)
+	return true
 }
 
 // windowOf returns the window as policies write it, such as "1h30m".

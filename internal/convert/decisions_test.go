@@ -129,7 +129,7 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 	g := NewWithT(t)
 	data, err := os.ReadFile("testdata/features.in.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	policies, _, err := convert.EnvoyRatelimit(t.Context(), data, convert.Options{Namespace: "shop"})
+	policies, _, err := convert.EnvoyRatelimit(t.Context(), fileOf(data), convert.Options{Namespace: "shop"})
 	g.Expect(err).NotTo(HaveOccurred())
 	e := newEngine(t, policies, &modelStore{now: time.Unix(1_900_000_000, 0)})
 	var config struct{ Descriptors []node }

@@ -13,6 +13,7 @@
 //	doc.go                    Note
 //	collector.go              the policies and notes of one conversion
 //	room.go                   policies that have no room in a decision
+//	documents.go              the configurations of rate limit services in files
 //	envoyratelimit.go         EnvoyRatelimit: envoyproxy/ratelimit to policies
 //	envoyratelimit_config.go  reading and checking its configuration
 //	wildcard.go               its values with "*"

@@ -10,25 +10,46 @@ import (
 	"strconv"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// EnvoyRatelimit converts one configuration file of envoyproxy/ratelimit into one
-// policy per limit. It returns an error for a file that the service
-// itself would reject.
+// envoyRatelimit is the service with its configuration files.
+var envoyRatelimit = service{
+	name:            "a configuration of envoyproxy/ratelimit",
+	isConfiguration: func(root *yamlv3.Node) bool { return member(root, "domain") != nil },
+}
+
+// EnvoyRatelimit converts configuration files of envoyproxy/ratelimit into one
+// policy per limit. The files may also be ConfigMaps with configurations. It returns an error for a
+// file that the service itself would reject.
 //
 // The service looks up a descriptor entry by entry: at each level the exact value wins
 // over a wildcard, and a wildcard over a key without a value. A limit applies to
 // descriptors of exactly its depth. So each match forbids other entries, and excludes the
 // values of the limits that win over it.
-func EnvoyRatelimit(ctx context.Context, data []byte, o Options) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
-	config, err := readERL(data)
+func EnvoyRatelimit(ctx context.Context, files []File, o Options) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
+	c := &erlConverter{collector: newCollector(), options: o}
+	found, err := envoyRatelimit.read(files, c.skip)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &erlConverter{collector: newCollector(), options: o, domain: config.Domain}
-	c.level(ctx, "descriptors", config.Descriptors, nil)
+	domains := map[string]string{} // the places of domains
+	for _, configuration := range found {
+		config, err := readERL(configuration)
+		if err != nil {
+			return nil, nil, err
+		}
+		place := configuration.place("domain")
+		if other, isKnown := domains[config.Domain]; isKnown {
+			return nil, nil, fmt.Errorf("%s: %q is also at %s; the service rejects that, or with MERGE_DOMAIN_CONFIG joins them: write one file", place, config.Domain, other)
+		}
+		domains[config.Domain] = place
+		c.domain, c.place = config.Domain, configuration.place
+		c.level(ctx, "descriptors", config.Descriptors, nil)
+	}
 	c.splitsEntries = true
 	differences := []string{
 		"windows start at the first request of a caller, not at the full minute, hour or day",
@@ -165,21 +186,18 @@ func (c *erlConverter) limit(ctx context.Context, at string, d *erlDescriptor, p
 	if d.ShadowMode {
 		policy.Spec.Mode = v1alpha1.ModeShadow
 	}
-	c.threshold(at, policy, l.RequestsPerUnit)
+	n := int64(0) // the default of the service
+	if l.RequestsPerUnit != nil {
+		n = *l.RequestsPerUnit
+	}
+	if !c.setThreshold(at+".rate_limit.requests_per_unit", policy, &policy.Spec.Limits[0], uint64(n)) {
+		return
+	}
 	if when := policy.Spec.Matches[0].When; len(when) > 1024 {
 		c.lose(at, "the expression that excludes the more specific limits has %d characters, at most 1024 are allowed", len(when))
 		return
 	}
 	c.add(ctx, at, policy)
-}
-
-// threshold sets the threshold. The service's default is 0.
-func (c *erlConverter) threshold(at string, policy *v1alpha1.RateLimitPolicy, perUnit *int64) {
-	n := int64(0)
-	if perUnit != nil {
-		n = *perUnit
-	}
-	c.setThreshold(at+".rate_limit.requests_per_unit", policy, &policy.Spec.Limits[0], n)
 }
 
 func (c *erlConverter) match(path []erlStep) v1alpha1.Match {

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 )
 
 // erlConfig is a configuration file of envoyproxy/ratelimit; see its README.
@@ -54,45 +52,24 @@ var erlWindows = map[string]string{
 
 // readERL reads a configuration and rejects what the service rejects. Errors name the
 // field.
-func readERL(data []byte) (*erlConfig, error) {
+func readERL(c *configuration) (*erlConfig, error) {
+	quoteTexts(c.root)
 	config := &erlConfig{}
-	_, err := yaml.YAMLToJSONStrict(data)
+	errs, err := envoyRatelimit.decode(c, config)
 	if err != nil {
-		return nil, fmt.Errorf("not a configuration of envoyproxy/ratelimit: %w", err)
-	}
-	asJSON, err := quotedTexts(data)
-	if err != nil {
-		return nil, fmt.Errorf("not a configuration of envoyproxy/ratelimit: %w", err)
-	}
-	errs, err := json.UnmarshalStrict(asJSON, config)
-	if err != nil {
-		return nil, fmt.Errorf("not a configuration of envoyproxy/ratelimit: %w", err)
+		return nil, c.problem(err)
 	}
 	if config.Domain == "" {
 		errs = append(errs, errors.New("domain: must not be empty"))
 	}
-	errs = append(errs, checkERL("descriptors", config.Descriptors)...)
-	return config, errors.Join(errs...)
+	return config, c.problem(append(errs, checkERL("descriptors", config.Descriptors)...)...)
 }
 
 // erlTexts are the fields with a text. The service reads it as it is written, also without quotes, such as
 // 404 or yes.
 var erlTexts = []string{"domain", "key", "value", "name", "unit"}
 
-// quotedTexts returns the configuration as JSON, with strings in the fields with a text.
-func quotedTexts(data []byte) ([]byte, error) {
-	var root yamlv3.Node
-	if err := yamlv3.Unmarshal(data, &root); err != nil {
-		return nil, err
-	}
-	quoteTexts(&root)
-	quoted, err := yamlv3.Marshal(&root)
-	if err != nil {
-		return nil, err
-	}
-	return yaml.YAMLToJSON(quoted)
-}
-
+// quoteTexts makes strings of the values of the fields with a text.
 func quoteTexts(node *yamlv3.Node) {
 	for i, child := range node.Content {
 		if node.Kind == yamlv3.MappingNode && i%2 == 1 && node.Content[i-1].Value == "metadata" {
@@ -135,6 +112,14 @@ func (l *erlRateLimit) check(at string) (errs []error) {
 	}
 	if _, known := erlWindows[strings.ToLower(l.Unit)]; !known {
 		errs = append(errs, fmt.Errorf("%s.unit: %q is not one of second, minute, hour, day, week, month, year", at, l.Unit))
+	}
+	for i, r := range l.Replaces {
+		switch r.Name {
+		case "":
+			errs = append(errs, fmt.Errorf("%s.replaces[%d].name: must not be empty", at, i))
+		case l.Name:
+			errs = append(errs, fmt.Errorf("%s.replaces[%d].name: %q is the limit itself", at, i, r.Name))
+		}
 	}
 	if l.RequestsPerUnit != nil && (*l.RequestsPerUnit < 0 || *l.RequestsPerUnit > 1<<32-1) {
 		errs = append(errs, fmt.Errorf("%s.requests_per_unit: %d is not in 0..%d", at, *l.RequestsPerUnit, int64(1<<32-1)))

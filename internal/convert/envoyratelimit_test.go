@@ -28,10 +28,14 @@ func TestEnvoyRatelimitErrors(t *testing.T) {
 		"unlimited with a unit": {"domain: d\ndescriptors: [{key: a, rate_limit: {unlimited: true, unit: day}}]", "descriptors[0].rate_limit.unit: must not be set"},
 		"unknown field":         {"domain: d\ndescriptors: [{key: a, ratelimit: {}}]", `unknown field "descriptors[0].ratelimit"`},
 		"negative":              {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: -1}}]", "descriptors[0].rate_limit.requests_per_unit: -1"},
+		"an empty replaces":     {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, replaces: [{}]}}]", "descriptors[0].rate_limit.replaces[0].name: must not be empty"},
+		"replaces itself":       {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, name: x, replaces: [{name: x}]}}]", `descriptors[0].rate_limit.replaces[0].name: "x" is the limit itself`},
+		"a text as a number":    {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: many}}]", "descriptors.rate_limit.requests_per_unit: a string has no place here"},
+		"a field twice":         {"domain: d\ndomain: e", `mapping key "domain" already defined`},
 		"no YAML":               {"\t", "not a configuration of envoyproxy/ratelimit"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := convert.EnvoyRatelimit(t.Context(), []byte(tc.config), convert.Options{Namespace: "shop"})
+			_, _, err := convert.EnvoyRatelimit(t.Context(), fileOf([]byte(tc.config)), convert.Options{Namespace: "shop"})
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 		})
 	}
@@ -45,8 +49,8 @@ func TestEnvoyRatelimitTexts(t *testing.T) {
 	} {
 		t.Run(written, func(t *testing.T) {
 			g := NewWithT(t)
-			policies, notes, err := convert.EnvoyRatelimit(t.Context(), []byte("domain: 5\ndescriptors:\n- key: 1\n  value: "+written+
-				"\n  rate_limit: {unit: day, requests_per_unit: 3, name: on}\n"), convert.Options{Namespace: "shop"})
+			policies, notes, err := convert.EnvoyRatelimit(t.Context(), fileOf([]byte("domain: 5\ndescriptors:\n- key: 1\n  value: "+written+
+				"\n  rate_limit: {unit: day, requests_per_unit: 3, name: on}\n")), convert.Options{Namespace: "shop"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(notes).NotTo(ContainElement(HaveField("Loss", true)))
 			g.Expect(policies).To(HaveLen(1))
@@ -75,7 +79,7 @@ func TestEnvoyRatelimitInvalidPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			policies, notes, err := convert.EnvoyRatelimit(t.Context(),
-				[]byte("domain: d\ndescriptors: [{"+tc.descriptor+"}, {key: fine, "+limit+"}]"), convert.Options{Namespace: "shop"})
+				fileOf([]byte("domain: d\ndescriptors: [{"+tc.descriptor+"}, {key: fine, "+limit+"}]")), convert.Options{Namespace: "shop"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(policies).To(HaveExactElements(HaveField("Name", "d-fine")))
 			g.Expect(notes).To(ContainElement(And(HaveField("Loss", true), HaveField("Text", ContainSubstring(tc.problem)))))
@@ -118,7 +122,7 @@ func TestEnvoyRatelimitWithoutExpressions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			policies, notes, err := convert.EnvoyRatelimit(t.Context(), tc.file, convert.Options{Namespace: "shop"})
+			policies, notes, err := convert.EnvoyRatelimit(t.Context(), fileOf(tc.file), convert.Options{Namespace: "shop"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(notes).NotTo(ContainElement(HaveField("Loss", true)))
 			g.Expect(policies).To(HaveLen(tc.policies))
@@ -154,7 +158,7 @@ func decideAll(t *testing.T, policies []*v1alpha1.RateLimitPolicy, descriptors [
 func TestEnvoyRatelimitWithExpressions(t *testing.T) {
 	g := NewWithT(t)
 	file := erlFile(append(numbered(70, "key: tenant, value: t%d"), "key: tenant", "key: p, value: a*b", "key: p, value: a*")...)
-	policies, notes, err := convert.EnvoyRatelimit(t.Context(), file, convert.Options{Namespace: "shop"})
+	policies, notes, err := convert.EnvoyRatelimit(t.Context(), fileOf(file), convert.Options{Namespace: "shop"})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(notes).NotTo(ContainElement(HaveField("Loss", true)))
 	whens := map[string]string{}

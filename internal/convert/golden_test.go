@@ -23,19 +23,22 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 type conversion func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error)
 
+// fileOf returns a file without a name.
+func fileOf(data []byte) []convert.File { return []convert.File{{Data: data}} }
+
 // conversions are all conversions by the folder of their golden files.
 var conversions = map[string]conversion{
 	".": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.EnvoyRatelimit(ctx, data, convert.Options{Namespace: "shop"})
+		return convert.EnvoyRatelimit(ctx, fileOf(data), convert.Options{Namespace: "shop"})
 	},
 	"ingressnginx": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.IngressNginx(ctx, data, convert.IngressNginxOptions{Namespace: "default", Replicas: 3})
+		return convert.IngressNginx(ctx, fileOf(data), convert.IngressNginxOptions{Namespace: "default", Replicas: 3})
 	},
 	"limitador": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.Limitador(ctx, data, convert.Options{Namespace: "shop"})
+		return convert.Limitador(ctx, fileOf(data), convert.Options{Namespace: "shop"})
 	},
 	"kuadrant": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.Kuadrant(ctx, data, convert.KuadrantOptions{Namespace: "default"})
+		return convert.Kuadrant(ctx, fileOf(data), convert.KuadrantOptions{Namespace: "default"})
 	},
 }
 

@@ -39,19 +39,19 @@ type IngressNginxOptions struct {
 // The controller limits each client address by "limit_req rate=N burst=N*multiplier nodelay", in one
 // zone per Ingress: it admits burst+1 requests in one instant and then N per second or minute. That
 // is GCRA with a burst of one more. Paths of other Ingresses that nginx would prefer are excluded.
-func IngressNginx(ctx context.Context, data []byte, o IngressNginxOptions) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
-	manifests, err := readManifests(data, o.Namespace)
+func IngressNginx(ctx context.Context, files []File, o IngressNginxOptions) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
+	c := &nginxConverter{collector: newCollector(), replicas: o.Replicas}
+	manifests, err := c.readManifests(files, o.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &nginxConverter{collector: newCollector(), replicas: o.Replicas}
 	for _, m := range manifests {
 		if m.Kind != "Ingress" {
 			continue
 		}
 		ingress := &networkingv1.Ingress{}
 		if err := json.Unmarshal(m.text, ingress); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", m.id(), err)
+			return nil, nil, m.problem(err)
 		}
 		ingress.Namespace = m.Namespace
 		c.locations = append(c.locations, locationsOf(ingress)...)

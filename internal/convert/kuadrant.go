@@ -27,12 +27,12 @@ type KuadrantOptions struct {
 // Kuadrant converts RateLimitPolicies of Kuadrant (kuadrant.io/v1) with the HTTPRoutes and GRPCRoutes that they target, and
 // those attached to the Gateways that they target, into one policy per limit and route, in the Namespace of the route.
 // Other objects are skipped.
-func Kuadrant(ctx context.Context, data []byte, o KuadrantOptions) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
-	manifests, err := readManifests(data, o.Namespace)
+func Kuadrant(ctx context.Context, files []File, o KuadrantOptions) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
+	c := &kuadrantConverter{collector: newCollector(), options: o, kuadrantObjects: kuadrantObjects{gateways: map[string]*gateway{}}}
+	manifests, err := c.readManifests(files, o.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &kuadrantConverter{collector: newCollector(), options: o, kuadrantObjects: kuadrantObjects{gateways: map[string]*gateway{}}}
 	for _, m := range manifests {
 		unknown, err := c.read(m)
 		if err != nil {
@@ -211,7 +211,9 @@ func (c *kuadrantConverter) rates(at string, policy *v1alpha1.RateLimitPolicy, n
 			c.note(at, "has no effect: Kuadrant keeps the first rate with a window")
 			continue
 		}
-		c.setThreshold(at+".limit", policy, &l, max(rate.Limit, 0))
+		if !c.setThreshold(at+".limit", policy, &l, uint64(max(rate.Limit, 0))) {
+			return false
+		}
 		policy.Spec.Limits = append(policy.Spec.Limits, l)
 	}
 	return true

@@ -177,7 +177,7 @@ func (o *kuadrantObjects) read(m *manifest) (unknown string, err error) {
 		return unknown, nil
 	}
 	if err := json.Unmarshal(m.text, object); err != nil {
-		return "", fmt.Errorf("%s: %w", m.id(), err)
+		return "", m.problem(err)
 	}
 	if r, isRoute := object.(*route); isRoute && len(r.Spec.Rules) == 0 {
 		r.Spec.Rules = []routeRule{{}} // the default of the API: a rule for every path

@@ -5,7 +5,6 @@ package convert
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/expression"
@@ -25,45 +23,52 @@ import (
 type limitadorLimit struct {
 	ID         string   `json:"id"`
 	Namespace  string   `json:"namespace"`
-	MaxValue   int64    `json:"max_value"`
+	MaxValue   uint64   `json:"max_value"`
 	Seconds    int64    `json:"seconds"`
 	Name       string   `json:"name"`
 	Conditions []string `json:"conditions"`
 	Variables  []string `json:"variables"`
 }
 
-// Limitador converts a limits file of Limitador into one policy per limit.
+// limitador is the service with its limits files, and with the resource of its operator.
+var limitador = service{
+	name: "a limits file of Limitador", kind: "Limitador", part: []string{"spec", "limits"},
+	isConfiguration: func(root *yamlv3.Node) bool { return root.Kind == yamlv3.SequenceNode },
+}
+
+// Limitador converts limits files of Limitador into one policy per limit. The files may also be ConfigMaps and
+// resources of the kind Limitador with the limits.
 //
 // A limit applies to requests of its rate limit domain, which Limitador calls namespace, if all
 // conditions hold on the first descriptor and all variables are present. Each combination of their
 // values has a fixed window.
-func Limitador(ctx context.Context, data []byte, o Options) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
-	asJSON, err := yaml.YAMLToJSONStrict(data)
-	if err != nil {
-		return nil, nil, fmt.Errorf("not a limits file of Limitador: %w", err)
-	}
-	var limits []limitadorLimit
-	problems, err := json.UnmarshalStrict(asJSON, &limits)
-	if err != nil {
-		return nil, nil, fmt.Errorf("not a limits file of Limitador: %w", err)
-	}
-	for i, l := range limits {
-		problems = append(problems, l.check(fmt.Sprintf("[%d]", i))...)
-	}
-	if err := errors.Join(problems...); err != nil {
-		return nil, nil, err
-	}
+func Limitador(ctx context.Context, files []File, o Options) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
 	c := &limitadorConverter{collector: newCollector(), options: o}
 	c.joinsEntries = true
-	first := map[string]int{} // by what makes two limits one
-	for i := range limits {
-		at := fmt.Sprintf("[%d]", i)
-		if other, isKnown := first[limits[i].identity()]; isKnown {
-			c.note(at, "has no effect: Limitador keeps [%d], which has the same namespace, seconds, conditions and variables", other)
-			continue
+	found, err := limitador.read(files, c.skip)
+	if err != nil {
+		return nil, nil, err
+	}
+	first := map[string]string{} // the places of limits, by what makes two limits one
+	for _, configuration := range found {
+		var limits []limitadorLimit
+		problems, err := limitador.decode(configuration, &limits)
+		for i := range limits {
+			problems = append(problems, limits[i].check(fmt.Sprintf("[%d]", i))...)
 		}
-		first[limits[i].identity()] = i
-		c.convert(ctx, at, &limits[i])
+		if err := configuration.problem(append(problems, err)...); err != nil {
+			return nil, nil, err
+		}
+		c.place = configuration.place
+		for i := range limits {
+			at := fmt.Sprintf("[%d]", i)
+			if other, isKnown := first[limits[i].identity()]; isKnown {
+				c.note(at, "has no effect: Limitador keeps %s, which has the same namespace, seconds, conditions and variables", other)
+				continue
+			}
+			first[limits[i].identity()] = c.placed(at)
+			c.convert(ctx, at, &limits[i])
+		}
 	}
 	differences := []string{"a policy matches every descriptor of a request, not only the first"}
 	if !o.LateCharges {
@@ -75,9 +80,6 @@ func Limitador(ctx context.Context, data []byte, o Options) ([]*v1alpha1.RateLim
 func (l *limitadorLimit) check(at string) (errs []error) {
 	if l.Namespace == "" {
 		errs = append(errs, fmt.Errorf("%s.namespace: must not be empty", at))
-	}
-	if l.MaxValue < 0 {
-		errs = append(errs, fmt.Errorf("%s.max_value: %d is negative", at, l.MaxValue))
 	}
 	if l.Seconds < 1 {
 		errs = append(errs, fmt.Errorf("%s.seconds: %d is not positive", at, l.Seconds))
@@ -125,8 +127,9 @@ func (c *limitadorConverter) convert(ctx context.Context, at string, l *limitado
 		}},
 	}
 	c.options.apply(policy)
-	c.setThreshold(at+".max_value", policy, &policy.Spec.Limits[0], l.MaxValue)
-	c.add(ctx, at, policy)
+	if c.setThreshold(at+".max_value", policy, &policy.Spec.Limits[0], l.MaxValue) {
+		c.add(ctx, at, policy)
+	}
 }
 
 // firstDescriptor is an entry of the first descriptor in an expression of Limitador: by index, by

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -22,43 +24,69 @@ type manifest struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	text json.RawMessage
+	// place is the file and the line of its document, as "a.yaml:3"; empty without a name of the file.
+	place string
 }
 
 // id returns the kind, the namespace and the name for notes.
 func (m *manifest) id() string { return m.Kind + " " + m.Namespace + "/" + m.Name }
 
-// readManifests reads all objects of the documents, and those in lists. Objects without a namespace
-// are in the given one.
-func readManifests(data []byte, namespace string) (found []*manifest, err error) {
-	documents := kubeyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for number := 1; ; number++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return found, nil
-		}
-		var text []byte
-		if err == nil {
-			text, err = yaml.YAMLToJSONStrict(document)
-		}
-		if err == nil {
-			found, err = appendManifests(found, text, namespace)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", number, err)
-		}
-	}
+// problem returns the error with the place of the manifest.
+func (m *manifest) problem(err error) error {
+	return fmt.Errorf("%s%s: %w", prefixOf(m.place), m.id(), plain(err))
 }
 
-func appendManifests(found []*manifest, text json.RawMessage, namespace string) ([]*manifest, error) {
+// readManifests reads all objects of the documents, and the objects in lists. Objects without a namespace
+// are in the given one. It notes documents that are a YAML list, such as a patch of kustomize, and lets the notes
+// of an object begin with its place.
+func (c *collector) readManifests(files []File, namespace string) (found []*manifest, err error) {
+	for _, file := range files {
+		documents := kubeyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Data)))
+		for line := 1; ; {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			place := ""
+			if file.Name != "" {
+				place = file.Name + ":" + strconv.Itoa(line)
+			}
+			var text []byte
+			if err == nil {
+				text, err = yaml.YAMLToJSONStrict(document)
+			}
+			if err == nil && bytes.HasPrefix(text, []byte("[")) {
+				c.addNote(Note{At: place, Text: "skipped a YAML list, which is not a manifest"})
+			} else if err == nil {
+				found, err = appendManifests(found, text, namespace, place)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%snot a manifest: %w", prefixOf(place), plain(err))
+			}
+			line += bytes.Count(document, []byte("\n")) + 1 // and the separator
+		}
+	}
+	places := map[string]string{}
+	for _, m := range found {
+		places[m.id()] = prefixOf(m.place)
+	}
+	c.place = func(at string) string {
+		id, _, _ := strings.Cut(at, ": ")
+		return places[id] + at
+	}
+	return found, nil
+}
+
+func appendManifests(found []*manifest, text json.RawMessage, namespace, place string) ([]*manifest, error) {
 	if bytes.Equal(text, []byte("null")) {
 		return found, nil // only comments
 	}
-	m := &manifest{text: text}
+	m := &manifest{text: text, place: place}
 	list := struct {
 		Items []json.RawMessage `json:"items"`
 	}{}
 	if err := errors.Join(json.Unmarshal(text, m), json.Unmarshal(text, &list)); err != nil {
-		return nil, fmt.Errorf("not a manifest: %w", err)
+		return nil, err
 	}
 	if m.Namespace == "" {
 		m.Namespace = namespace
@@ -68,7 +96,7 @@ func appendManifests(found []*manifest, text json.RawMessage, namespace string) 
 	}
 	for _, item := range list.Items {
 		var err error
-		if found, err = appendManifests(found, item, namespace); err != nil {
+		if found, err = appendManifests(found, item, namespace, place); err != nil {
 			return nil, err
 		}
 	}

@@ -46,7 +46,7 @@ func TestIngressNginxDecidesAlike(t *testing.T) {
 	for _, pods := range []int{1, 4} {
 		t.Run(strconv.Itoa(pods), func(t *testing.T) {
 			g := NewWithT(t)
-			policies, notes, err := convert.IngressNginx(t.Context(), []byte(manifest), convert.IngressNginxOptions{Replicas: int64(pods)})
+			policies, notes, err := convert.IngressNginx(t.Context(), fileOf([]byte(manifest)), convert.IngressNginxOptions{Replicas: int64(pods)})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(notes).To(HaveLen(2))
 			policies[0].Namespace = "shop"

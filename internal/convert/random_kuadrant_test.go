@@ -331,7 +331,7 @@ func TestRandomKuadrant(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 3))
 				c := randomCluster(r)
 				data := c.manifests(g)
-				policies, notes, err := convert.Kuadrant(t.Context(), data, convert.KuadrantOptions{Namespace: "shop", ByMatches: byMatches})
+				policies, notes, err := convert.Kuadrant(t.Context(), fileOf(data), convert.KuadrantOptions{Namespace: "shop", ByMatches: byMatches})
 				g.Expect(err).NotTo(HaveOccurred(), "%s", data)
 				c.countLimits(&seen, notes)
 				e := newEngine(t, policies, &modelStore{now: time.Unix(1_900_000_000, 0)})

@@ -95,7 +95,7 @@ func TestRandomEnvoyRatelimit(t *testing.T) {
 		root := randomNodes(r, 0, "descriptors", &all)
 		data, err := yaml.Marshal(map[string]any{"domain": "edge", "descriptors": root})
 		g.Expect(err).NotTo(HaveOccurred())
-		policies, notes, err := convert.EnvoyRatelimit(t.Context(), data, convert.Options{Namespace: "shop"})
+		policies, notes, err := convert.EnvoyRatelimit(t.Context(), fileOf(data), convert.Options{Namespace: "shop"})
 		g.Expect(err).NotTo(HaveOccurred(), "%s", data)
 		for _, n := range all {
 			if n.RateLimit == nil {
@@ -271,7 +271,7 @@ func TestRandomLimitador(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		limits, file := randomLimits(g, r)
-		policies, notes, err := convert.Limitador(t.Context(), file, convert.Options{Namespace: "shop"})
+		policies, notes, err := convert.Limitador(t.Context(), fileOf(file), convert.Options{Namespace: "shop"})
 		g.Expect(err).NotTo(HaveOccurred(), "%s", file)
 		lost := make([]bool, len(limits))
 		for i := range limits {

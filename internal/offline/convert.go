@@ -4,7 +4,6 @@
 package offline
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -34,7 +33,7 @@ type converter struct {
 	namespace    string
 	allowPartial bool
 	reads        string // what the limits are in
-	convert      func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error)
+	convert      func(ctx context.Context, files []convert.File, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error)
 }
 
 // sharedHelp ends the help of all conversions.
@@ -59,11 +58,11 @@ func (c *converter) command(cmd *cobra.Command) *cobra.Command {
 
 // commandOfService completes the command of a conversion from a rate limit service.
 func (c *converter) commandOfService(
-	do func(context.Context, []byte, convert.Options) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error), cmd *cobra.Command,
+	do func(context.Context, []convert.File, convert.Options) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error), cmd *cobra.Command,
 ) *cobra.Command {
 	var lateCharges bool
-	c.convert = func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return do(ctx, data, convert.Options{Namespace: namespace, LateCharges: lateCharges})
+	c.convert = func(ctx context.Context, files []convert.File, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+		return do(ctx, files, convert.Options{Namespace: namespace, LateCharges: lateCharges})
 	}
 	cmd.Flags().BoolVar(&lateCharges, "late-charges", false,
 		"spend 2 and more hits whatever the limits admit, for proxies that send hits after the response; without effect on 0 and 1")
@@ -73,29 +72,29 @@ func (c *converter) commandOfService(
 func newConvertEnvoyRatelimit(program string) *cobra.Command {
 	c := &converter{reads: "a configuration with domain and descriptors"}
 	return c.commandOfService(convert.EnvoyRatelimit, &cobra.Command{
-		Use:     "envoy-ratelimit FILE",
-		Short:   "Convert a configuration of envoyproxy/ratelimit",
-		Long:    " Every limit of the file becomes a policy.",
+		Use:     "envoy-ratelimit PATH...",
+		Short:   "Convert configurations of envoyproxy/ratelimit",
+		Long:    " Every limit becomes a policy. The files may\nalso be ConfigMaps with configurations.",
 		Example: fmt.Sprintf("  %s convert envoy-ratelimit config.yaml | kubectl apply -f -", program),
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MinimumNArgs(1),
 	})
 }
 
 func newConvertLimitador(program string) *cobra.Command {
 	c := &converter{reads: "a list of limits with namespace, max_value and seconds"}
 	return c.commandOfService(convert.Limitador, &cobra.Command{
-		Use:     "limitador FILE",
-		Short:   "Convert a limits file of Limitador",
-		Long:    " Every limit of the file becomes a policy.",
+		Use:     "limitador PATH...",
+		Short:   "Convert limits files of Limitador",
+		Long:    " Every limit becomes a policy. The files may also be\nConfigMaps with limits, or resources of the kind Limitador.",
 		Example: fmt.Sprintf("  %s convert limitador limits.yaml -n shop > policies.yaml", program),
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MinimumNArgs(1),
 	})
 }
 
 func newConvertKuadrant(program string) *cobra.Command {
 	var byMatches bool
-	c := &converter{reads: "RateLimitPolicies of the API group kuadrant.io", convert: func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.Kuadrant(ctx, data, convert.KuadrantOptions{Namespace: namespace, ByMatches: byMatches})
+	c := &converter{reads: "RateLimitPolicies of the API group kuadrant.io", convert: func(ctx context.Context, files []convert.File, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+		return convert.Kuadrant(ctx, files, convert.KuadrantOptions{Namespace: namespace, ByMatches: byMatches})
 	}}
 	cmd := c.command(&cobra.Command{
 		Use:   "kuadrant PATH...",
@@ -114,8 +113,8 @@ in the Namespace of the route, with the route in targetRefs.`,
 
 func newConvertIngressNginx(program string) *cobra.Command {
 	var replicas int64
-	c := &converter{reads: "Ingresses with annotations nginx.ingress.kubernetes.io/limit-*", convert: func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.IngressNginx(ctx, data, convert.IngressNginxOptions{Namespace: namespace, Replicas: replicas})
+	c := &converter{reads: "Ingresses with annotations nginx.ingress.kubernetes.io/limit-*", convert: func(ctx context.Context, files []convert.File, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+		return convert.IngressNginx(ctx, files, convert.IngressNginxOptions{Namespace: namespace, Replicas: replicas})
 	}}
 	cmd := c.command(&cobra.Command{
 		Use:   "ingress-nginx PATH...",
@@ -143,13 +142,13 @@ func (c *converter) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	texts, names := make([][]byte, len(sources)), strings.Join(args, ", ")
+	files, names := make([]convert.File, len(sources)), strings.Join(args, ", ")
 	for i, source := range sources {
-		texts[i] = source.Data
+		files[i] = convert.File{Name: source.Name, Data: source.Data}
 	}
-	policies, notes, err := c.convert(cmd.Context(), bytes.Join(texts, []byte("\n---\n")), c.namespace)
+	policies, notes, err := c.convert(cmd.Context(), files, c.namespace)
 	if err != nil {
-		return exitWith(exitFindings, fmt.Errorf("%s: %w", names, err))
+		return exitWith(exitFindings, err)
 	}
 	for _, n := range notes {
 		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), n); err != nil {

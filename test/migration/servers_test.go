@@ -44,7 +44,7 @@ func (s *scenario) policies(t *testing.T) []byte {
 	g := NewWithT(t)
 	var text bytes.Buffer
 	for i, part := range append([]string{s.config}, s.more...) {
-		policies, notes, err := convert.EnvoyRatelimit(t.Context(), s.file(part), convert.Options{Namespace: fmt.Sprintf("%s-%d", s.domain(), i)})
+		policies, notes, err := convert.EnvoyRatelimit(t.Context(), []convert.File{{Data: s.file(part)}}, convert.Options{Namespace: fmt.Sprintf("%s-%d", s.domain(), i)})
 		g.Expect(err).NotTo(HaveOccurred(), "%s", s.file())
 		g.Expect(notes).NotTo(ContainElement(HaveField("Loss", true)), "%s", s.file())
 		for _, p := range policies {

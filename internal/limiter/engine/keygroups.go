@@ -61,19 +61,6 @@ func (h keyHash) index(size int) int { return int(uint32(h)/groupShards) & (size
 // groupPlaces has a place for each group that the overrides of a policy select, by name.
 type groupPlaces map[string]int
 
-// groupPlacesOf returns the places of the groups, each once.
-func groupPlacesOf(overrides []override) groupPlaces {
-	places := groupPlaces{}
-	for i := range overrides {
-		for _, group := range overrides[i].groups {
-			if _, found := places[group]; !found {
-				places[group] = len(places)
-			}
-		}
-	}
-	return places
-}
-
 // groupSet is the groups of one key that have a place.
 type groupSet [plan.MaxOverrides * plan.MaxGroups / 64]uint64
 

@@ -64,6 +64,19 @@ func (o *override) selects(key []string, groups *groupSet, a *plan.Attributes, d
 	return o.when.evaluate(a, descriptors)
 }
 
+// groupPlacesOf returns the places of the groups, each once.
+func groupPlacesOf(overrides []override) groupPlaces {
+	places := groupPlaces{}
+	for i := range overrides {
+		for _, group := range overrides[i].groups {
+			if _, found := places[group]; !found {
+				places[group] = len(places)
+			}
+		}
+	}
+	return places
+}
+
 // groupOf returns the first group of the override that the key is in, "" for none.
 func (o *override) groupOf(groups *groupSet) string {
 	for i, place := range o.places {
