@@ -134,3 +134,22 @@ func TestBlocksOfKeysWithHolds(t *testing.T) {
 		g.Expect(store.Reset(t.Context(), plain, key)).To(BeFalse())
 	})
 }
+
+// The block of a key with holds can be lifted in the last millisecond of its mark, whose TTL is then 0.
+func TestUnblockInTheLastMillisecondOfAMark(t *testing.T) {
+	forEachServer(t, func(t *testing.T, subject *storetest.Subject) {
+		t.Helper()
+		g := NewWithT(t)
+		store, key := storeOf(subject), quota.Key("a")
+		policy := storetest.ReservingPolicy("p", storetest.SlowLimit(quota.FixedWindow, 9))
+		call := storetest.SpendOne(policy, key)
+		call.Entries[0].Action, call.Entries[0].ID, call.Entries[0].TTL = quota.Reserve, "one", time.Minute
+		subject.MustEvaluate(t, call)
+		mark := store.key(key, preparedOf(policy).keys[0])
+		left := store.client.PTTL(t.Context(), mark).Val()
+		g.Expect(left).To(BeNumerically(">", time.Minute))
+		subject.SetTime(t, subject.Clock.Now().Add(left))
+		g.Expect(store.client.Do(t.Context(), "PTTL", mark).Val()).To(BeEquivalentTo(0))
+		g.Expect(store.Unblock(t.Context(), policy, key)).To(BeFalse())
+	})
+}

@@ -11,7 +11,7 @@ local was_blocked = live_block(entry) >= 0
 if ttl > 0 then
   write_block(entry, '', ttl)
 elseif is_marked(entry) then
-  set_value(KEYS[1], BLOCK_MARK, time_left(KEYS[1]))
+  set_value(KEYS[1], BLOCK_MARK, max(time_left(KEYS[1]), 1)) -- it is 0 in the last millisecond
 else
   was_blocked = call('DEL', KEYS[1]) > 0
 end
