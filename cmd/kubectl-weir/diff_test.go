@@ -157,7 +157,7 @@ func TestChangedFieldsOfSpecs(t *testing.T) {
 	g.Expect(changedFields(setOf(was), setOf(is))).To(Equal([]fieldChange{{"keys.a", "true", ""}, {"keys.d", "", "true"}}))
 }
 
-// Weir alone does not have all that users write, so what is not compared is named.
+// With --address, diff reads no cluster: the output names each object that diff cannot compare.
 func TestDiffNamesWhatAnAddressDoesNotHave(t *testing.T) {
 	g, s := NewWithT(t), start(t)
 	file := filepath.Join(t.TempDir(), "objects.yaml")

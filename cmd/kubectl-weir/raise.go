@@ -119,7 +119,7 @@ func (c *connection) policyOrID(name string) (string, error) {
 	return name, nil
 }
 
-// exception returns what is to be applied, before setKey.
+// exception returns the exception to apply, with the key as given and without a name: setKey sets these.
 func (r *raiseCommand) exception(id string, key []string) (*v1alpha1.RateLimitException, error) {
 	namespace, policy := plan.SplitID(id)
 	e := &v1alpha1.RateLimitException{
@@ -147,11 +147,13 @@ func (r *raiseCommand) exception(id string, key []string) (*v1alpha1.RateLimitEx
 // sets the name. The key stays as given if the policy cannot be read or is not valid.
 func (r *raiseCommand) setKey(ctx context.Context, progress io.Writer, e *v1alpha1.RateLimitException) {
 	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Spec.Policy}}
-	isNew, err := r.isNew(ctx, "ratelimitpolicies", policy, policy)
-	if err != nil {
+	switch isNew, err := r.isNew(ctx, "ratelimitpolicies", policy, policy); {
+	case err != nil:
 		_, _ = fmt.Fprintf(progress, "The policy cannot be read, so an address does not stand for its network here: %v\n", err)
-	} else if of, problems := compile.Compile(policy, compile.Everything(), time.Now()); !isNew && len(problems) == 0 {
-		e.Spec.Key = compile.ExceptionKey(e.Spec.Key, of)
+	case !isNew:
+		if of, problems := compile.Compile(policy, compile.Everything(), time.Now()); len(problems) == 0 {
+			e.Spec.Key = compile.ExceptionKey(e.Spec.Key, of)
+		}
 	}
 	e.Name = cmp.Or(r.name, exceptionName(e.Spec.Policy, e.Spec.Key))
 }

@@ -36,7 +36,7 @@ var defaultMessages = map[v1alpha1.DenialCode]string{
 // The problems are
 //
 //   - field.ErrorTypeForbidden for a match outside the grant,
-//   - field.ErrorTypeNotSupported for what only a later release knows,
+//   - field.ErrorTypeNotSupported for a field or value that only a later release knows,
 //   - other types for an invalid spec.
 func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*plan.Plan, field.ErrorList) {
 	spec := &policy.Spec

@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// runners are the functions of tests, by their files, that run the commands of a page as printed, but for addresses and timeouts.
+// runners maps each page to the test that runs its commands as printed, with other addresses and timeouts.
 var runners = map[string]struct{ file, function string }{
 	"docs/tutorials/laptop.md":           {"test/integration/tutorial_test.go", "TestLaptopTutorial"},
 	"docs/tasks/exceptions.md":           {"test/plugin/exceptions_page_test.go", "TestTheTaskOfExceptions"},

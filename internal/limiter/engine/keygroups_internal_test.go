@@ -46,7 +46,7 @@ func groupsByScan(records map[string]*plan.KeyGroup, namespace, key string) (gro
 // groupsOf returns which of the groups the key is in, in the order in which they are given.
 func groupsOf(k *keyGroups, key string, groups ...string) (found []string) {
 	o := override{groups: groups}
-	places := groupPlacesOf([]override{o})
+	places := placeGroups([]override{o})
 	set := k.of(key, places)
 	for _, group := range groups {
 		if set.has(places[group]) {

@@ -64,14 +64,18 @@ func (o *override) selects(key []string, groups *groupSet, a *plan.Attributes, d
 	return o.when.evaluate(a, descriptors)
 }
 
-// groupPlacesOf returns the places of the groups, each once.
-func groupPlacesOf(overrides []override) groupPlaces {
+// placeGroups gives each group that the overrides select one place, the same in all of them.
+func placeGroups(overrides []override) groupPlaces {
 	places := groupPlaces{}
 	for i := range overrides {
-		for _, group := range overrides[i].groups {
-			if _, found := places[group]; !found {
-				places[group] = len(places)
+		o := &overrides[i]
+		for _, group := range o.groups {
+			place, found := places[group]
+			if !found {
+				place = len(places)
+				places[group] = place
 			}
+			o.places = append(o.places, place)
 		}
 	}
 	return places

@@ -57,13 +57,7 @@ func newPolicy(id string, p *plan.Plan) *policy {
 		prepared.overrides = append(prepared.overrides, o)
 	}
 	prepared.hasExpressions = prepared.usesExpressions()
-	prepared.groups = groupPlacesOf(prepared.overrides)
-	for i := range prepared.overrides {
-		o := &prepared.overrides[i]
-		for _, group := range o.groups {
-			o.places = append(o.places, prepared.groups[group])
-		}
-	}
+	prepared.groups = placeGroups(prepared.overrides)
 	if prepared.hasExpressions {
 		prepared.keyPrice = sync.OnceValue(prepared.newKeyPrice)
 	}

@@ -18,7 +18,7 @@ import (
 // secret stands for a key of a client, which no error may contain.
 const secret = "sk-live-4711"
 
-// rejections are replies that quote an argument, by what the error contains in place of it.
+// rejections maps each reply of Redis that quotes an argument to the text of the error, which does not.
 var rejections = map[string]string{
 	"-ERR unknown command 'EVALSHA', with args beginning with: '" + secret + "' \r\n":      "ERR unknown command",
 	"-ERR unknown subcommand '" + secret + "'. Try SCRIPT HELP.\r\n":                       "ERR unknown subcommand",

@@ -74,7 +74,7 @@ const (
 	unauthenticated = "ERR Protocol error: unauthenticated"
 )
 
-// causeOfText returns the cause of an error that Redis returned, by its text or by what redisclient.ReplyText returns for it.
+// causeOfText returns the cause of an error that Redis returned, for the text of Redis and for the shorter text of redisclient.ReplyText.
 func causeOfText(text string) quota.Cause {
 	text = redisclient.ReplyText(text)
 	code, _, _ := strings.Cut(text, " ")
