@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
@@ -60,6 +61,7 @@ type subject struct {
 	noGrants atomic.Bool   // no Namespace can be read
 	cached   client.Reader
 	unready  func() plan.Unready
+	gateways *gatewayapi.Cache // nil without sightings
 }
 
 // setUp starts the controller, which does not lead yet, and prepares a policy.
@@ -75,7 +77,7 @@ func setUpWith(ctx SpecContext, tenancy compile.Tenancy, traffic controller.Traf
 		Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj()
 	s.writes, s.cached = startController(options{
 		namespace: namespace, tenancy: tenancy, traffic: traffic, gateways: traffic != nil, publisher: s.plans, terms: s.terms, outageDelay: outageDelay,
-		started: func(r *controller.Reconciler) { s.unready = r.Unready },
+		started: func(r *controller.Reconciler) { s.unready, s.gateways = r.Unready, r.Gateways },
 		beforeGrant: func() error {
 			if s.noGrants.Load() {
 				return errors.New("no answer")
@@ -84,6 +86,14 @@ func setUpWith(ctx SpecContext, tenancy compile.Tenancy, traffic controller.Traf
 		},
 	})
 	return s
+}
+
+// awaitGateways waits until the objects of the Gateway API are read, of every kind. Until then conditions stay as they are, so
+// that on a busy machine one is left of an earlier step.
+func (s *subject) awaitGateways(ctx SpecContext) {
+	GinkgoHelper()
+	s.gateways.Want()
+	Eventually(func() gatewayapi.Finding { return s.gateways.Snapshot().Judge(nil) }).WithContext(ctx).Should(BeZero())
 }
 
 func (s *subject) apply(ctx SpecContext) {

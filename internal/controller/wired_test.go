@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -30,9 +31,11 @@ type sightings struct {
 	mu     sync.Mutex
 	list   []plan.Sighting
 	broken bool
+	reads  atomic.Int64
 }
 
 func (s *sightings) Read(_ context.Context, since time.Time) ([]plan.Sighting, error) {
+	s.reads.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken {
@@ -188,6 +191,7 @@ var _ = Describe("The condition Wired", func() {
 
 	It("is not Ready while a target is missing, and enforced all the same", Serial, func(ctx SpecContext) {
 		remove := server.InstallGatewayAPI()
+		s.awaitGateways(ctx)
 		leadEmpty(ctx, s.terms, s.plans)
 		s.policy.Spec.Matches = nil
 		s.policy.Spec.TargetRefs = []gatewayv1.LocalPolicyTargetReferenceWithSectionName{{
@@ -202,6 +206,7 @@ var _ = Describe("The condition Wired", func() {
 		Expect(message(ctx, s.policy, v1alpha1.ConditionReady)).To(Equal("TargetNotFound: HTTPRoute " + s.policy.Namespace + "/shop does not exist."))
 
 		By("the target")
+		Eventually(seen.reads.Load).WithContext(ctx).Should(BeNumerically(">=", 1))
 		route := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
 		route.SetAPIVersion("gateway.networking.k8s.io/v1")
 		route.SetKind("HTTPRoute")
@@ -209,6 +214,7 @@ var _ = Describe("The condition Wired", func() {
 		route.SetName("shop")
 		Expect(api.Create(ctx, route)).To(Succeed())
 		s.becomes(ctx, enforced)
+		Expect(wiredOf(s.policy)(Default, ctx)).To(Equal("Unknown NoTraffic"))
 		Expect(s.writes.Load()).To(BeNumerically("==", 2))
 
 		By("without it")
