@@ -90,6 +90,21 @@ func TestLabelsAreThoseOfTheDockerfile(t *testing.T) {
 	}
 }
 
+// A tag can be moved, a digest cannot.
+func TestBaseImagesHaveDigests(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	check(t, err)
+	bases := regexp.MustCompile(`(?m)^FROM (.*)$`).FindAllString(string(text), -1)
+	if len(bases) != 2 {
+		t.Errorf("found %q", bases)
+	}
+	for _, base := range bases {
+		if !regexp.MustCompile(`@sha256:[0-9a-f]{64}( AS build)?$`).MatchString(base) {
+			t.Errorf("%s: has no digest", base)
+		}
+	}
+}
+
 // labels finds name="value" of images in a file. A variable looks different in make.
 func labels(t *testing.T, path string) []string {
 	t.Helper()

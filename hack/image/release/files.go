@@ -20,6 +20,9 @@ import (
 // checksums is the file with the SHA-256 sums of all others, in the format of sha256sum.
 const checksums = "SHA256SUMS"
 
+// signature is the signature of the checksums, which the workflow adds after it has built and verified the files.
+const signature = checksums + ".sigstore.json"
+
 // platforms are the platforms of a release.
 var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
 

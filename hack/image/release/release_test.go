@@ -118,6 +118,10 @@ func TestReleaseIsVerified(t *testing.T) {
 		t.Error(out.String())
 	}
 
+	// As a download of all files of a release has it.
+	check(t, os.WriteFile(f.path(signature), []byte("{}"), 0o600))
+	check(t, run([]string{"verify", "-version", f.version, f.dir}, &out))
+
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
 		check(t, err)
@@ -137,7 +141,7 @@ func TestReleaseIsVerified(t *testing.T) {
 		"a changed image":      {f.layout(), strings.Replace(read(f.layout()), `"architecture":"arm64"`, `"architecture":"arm65"`, 1), false, "oci.tar"},
 		"another plugin":       {f.plugin(amd64), read(f.plugin(arm64)), false, "kubectl-weir-1.2.3-linux-amd64.tar.gz: the program is for arm64"},
 		"no archive":           {f.plugin(arm64), "x", false, "kubectl-weir-1.2.3-linux-arm64.tar.gz: "},
-		"a file that is extra": {f.path("extra"), "x", true, "has 14 files, want 13"},
+		"a file that is extra": {f.path("extra"), "x", true, "extra: is not a file of the release"},
 		"another checksum":     {f.krew(), strings.Replace(read(f.krew()), "sha256: ", "sha256: 0", 1), false, "weir.krew.yaml: does not describe the archives"},
 		"another download":     {f.krew(), strings.Replace(read(f.krew()), "v1.2.3/", "v1.2.4/", 1), false, "weir.krew.yaml: does not describe the archives"},
 	} {

@@ -153,8 +153,10 @@ func (f *files) verifyChecksums() error {
 		return fmt.Errorf("%s: lists %q, want %q", checksums, listed, want)
 	}
 	entries, err := os.ReadDir(f.dir)
-	if err == nil && len(entries) != len(want)+1 {
-		err = fmt.Errorf("%s: has %d files, want %d", f.dir, len(entries), len(want)+1)
+	for _, entry := range entries {
+		if name := entry.Name(); name != checksums && name != signature && !slices.Contains(want, name) {
+			return fmt.Errorf("%s: is not a file of the release", f.path(name))
+		}
 	}
 	return err
 }
