@@ -65,7 +65,9 @@ func TestArgoCDHealth(t *testing.T) {
 	NewWithT(t).Expect(block).NotTo(BeNil())
 	config := corev1.ConfigMap{}
 	NewWithT(t).Expect(yaml.UnmarshalStrict(block[1], &config)).To(Succeed())
-	script := config.Data["resource.customizations.health."+v1alpha1.GroupVersion.Group+"_RateLimitPolicy"]
+	customizations := map[string]map[string]string{}
+	NewWithT(t).Expect(yaml.UnmarshalStrict([]byte(config.Data["resource.customizations"]), &customizations)).To(Succeed())
+	script := customizations[v1alpha1.GroupVersion.Group+"/*"]["health.lua"] // of every kind
 	const ready = `conditions: [{type: Accepted, status: "True"}, {type: Ready, status: "True", message: enforced}]}`
 	for name, tc := range map[string]struct{ object, status, message string }{
 		"new":          {`{metadata: {generation: 1}}`, "Progressing", "Waiting"},
@@ -74,6 +76,13 @@ func TestArgoCDHealth(t *testing.T) {
 		"seen":         {`{metadata: {generation: 2}, status: {observedGeneration: 2}}`, "Progressing", "Waiting"},
 		"enforced":     {`{metadata: {generation: 2}, status: {observedGeneration: 2, ` + ready + `}`, "Healthy", "enforced"},
 		"on its way":   {`{metadata: {generation: 2}, status: {observedGeneration: 2, conditions: [{type: Ready, status: "False", message: 1 of 2}]}}`, "Progressing", "1 of 2"},
+		"a group that is not accepted": {
+			`{kind: RateLimitKeyGroup, metadata: {generation: 1}, status: {observedGeneration: 1, conditions: [{type: Stalled, status: "True", message: twice}]}}`, "Degraded", "twice",
+		},
+		"an exception that has ended": {
+			`{kind: RateLimitException, metadata: {generation: 1}, status: {observedGeneration: 1, conditions: [
+				{type: Active, status: "False", reason: Expired}, {type: Ready, status: "True", message: The exception has ended.}]}}`, "Healthy", "ended",
+		},
 		"not accepted": {`{metadata: {generation: 2}, status: {observedGeneration: 2, conditions: [{type: Stalled, status: "True", message: bad}, {type: Ready, status: "False"}]}}`, "Degraded", "bad"},
 	} {
 		t.Run(name, func(t *testing.T) {
