@@ -74,6 +74,8 @@ var variants = map[string][]string{
 		"podAnnotations.a=b", "podLabels.c=d", "nodeSelector.disk=ssd", "tolerations[0].operator=Exists",
 		"affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null", "priorityClassName=high",
 		"serviceAccount.name=limits", "serviceAccount.annotations.e=f", "service.type=LoadBalancer", "service.annotations.g=h",
+		"service.ipFamilyPolicy=PreferDualStack", "service.ipFamilies={IPv4}", "service.loadBalancerSourceRanges={192.0.2.0/24}",
+		"webhook.port=10250", "webhook.annotations.i=j",
 		"commonLabels.team=edge", "serviceMonitor.labels.team=watch", "autoscaling.behavior.scaleDown.stabilizationWindowSeconds=600",
 		"serviceMonitor.relabelings[0].targetLabel=cluster", "serviceMonitor.metricRelabelings[0].action=drop",
 		"service.trafficDistribution=PreferClose", "extraVolumes[0].name=cache", "extraVolumes[0].emptyDir.medium=Memory",

@@ -37,7 +37,6 @@ func TestSecurityContextsCanBeUnset(t *testing.T) {
 	g := NewWithT(t)
 	m := render(t, "weir", "redis.bundled.enabled=true", "redis.bundled.image=redis:7.4",
 		"podSecurityContext.runAsUser=null", "podSecurityContext.runAsGroup=null", "podSecurityContext.fsGroup=null",
-		"redis.bundled.podSecurityContext.runAsUser=null", "redis.bundled.podSecurityContext.runAsGroup=null", "redis.bundled.podSecurityContext.fsGroup=null",
 		"podSecurityContext.supplementalGroups={7}", "securityContext.privileged=false", "securityContext.readOnlyRootFilesystem=null")
 	pods := map[string]corev1.PodSpec{"weir-test": of[corev1.Pod](t, m, "Pod")[0].Spec}
 	for _, deployment := range of[appsv1.Deployment](t, m, "Deployment") {
@@ -124,8 +123,13 @@ func TestFurtherSettingsAreRendered(t *testing.T) {
 	scaler := of[autoscalingv2.HorizontalPodAutoscaler](t, m, "HorizontalPodAutoscaler")[0]
 	g.Expect(*scaler.Spec.Behavior.ScaleDown.StabilizationWindowSeconds).To(BeEquivalentTo(600))
 	for _, service := range of[corev1.Service](t, m, "Service") {
+		g.Expect(*service.Spec.IPFamilyPolicy).To(Equal(corev1.IPFamilyPolicyPreferDualStack), service.Name)
+		g.Expect(service.Spec.IPFamilies).To(Equal([]corev1.IPFamily{corev1.IPv4Protocol}), service.Name)
 		if service.Name == "weir" {
 			g.Expect(*service.Spec.TrafficDistribution).To(Equal("PreferClose"))
+			g.Expect(service.Spec.LoadBalancerSourceRanges).To(Equal([]string{"192.0.2.0/24"}))
+		} else {
+			g.Expect(service.Spec.LoadBalancerSourceRanges).To(BeEmpty(), service.Name)
 		}
 	}
 	endpoints, _, err := unstructured.NestedSlice(m.find(t, "ServiceMonitor/weir").Object, "spec", "endpoints")
@@ -138,6 +142,37 @@ func TestFurtherSettingsAreRendered(t *testing.T) {
 		ConsistOf(HaveField("Image", "redis:7.4@sha256:"+strings.Repeat("b", 64))))))
 	text := render(t, "edge", redisURL, "extraObjects[0]=apiVersion: v1\nkind: Secret\nmetadata: {name: {{ include \"weir.fullname\" . }}-extra}")
 	text.find(t, "Secret/edge-weir-extra")
+}
+
+// The condition of a dependency is a value of the dependency, which rejects values that it does not know.
+func TestChartAsAConditionalDependency(t *testing.T) {
+	g := NewWithT(t)
+	platform := t.TempDir()
+	write(t, filepath.Join(platform, "Chart.yaml"), `{apiVersion: v2, name: platform, version: 0.1.0,
+  dependencies: [{name: weir, version: "*", repository: "file://charts/weir", condition: weir.enabled}]}`)
+	g.Expect(os.CopyFS(filepath.Join(platform, "charts", "weir"), os.DirFS(chart))).To(Succeed())
+	for enabled, want := range map[string]int{"true": 1, "false": 0} {
+		out, complaint, err := tryHelm(t, "template", "weir", platform, "--set", "weir.enabled="+enabled+",weir."+redisURL)
+		g.Expect(err).NotTo(HaveOccurred(), complaint)
+		g.Expect(of[appsv1.Deployment](t, parse(t, out), "Deployment")).To(HaveLen(want), "enabled=%s", enabled)
+	}
+}
+
+func TestPortAndAnnotationsOfTheWebhook(t *testing.T) {
+	g := NewWithT(t)
+	configuration := func(values ...string) map[string]string {
+		return render(t, "weir", append(values, redisURL)...).find(t, "ValidatingWebhookConfiguration/weir").GetAnnotations()
+	}
+	g.Expect(configuration()).To(BeEmpty())
+	const injected = "cert-manager.io/inject-ca-from"
+	g.Expect(configuration("webhook.annotations.a=b")).To(Equal(map[string]string{"a": "b"}))
+	g.Expect(configuration("webhook.annotations.a=b", "webhook.certManager.enabled=true")).
+		To(Equal(map[string]string{"a": "b", injected: "weir-system/weir-webhook"}))
+	for _, certManager := range []string{"true", "false"} {
+		container := weirContainers(t, render(t, "weir", redisURL, "webhook.port=10250", "webhook.certManager.enabled="+certManager))["weir-manager"]
+		g.Expect(container.Args).To(ContainElement("--webhook-address=:10250"))
+		g.Expect(container.Ports).To(ContainElement(corev1.ContainerPort{Name: "webhook", ContainerPort: 10250}))
+	}
 }
 
 // The URL reaches the process only as a file.

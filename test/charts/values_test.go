@@ -98,6 +98,11 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		{"split.enabled=true,extraArgs={--lease-duration=30s,--console}", "extraArgs: the value console.enabled sets --console"},
 		{"extraEnv[0].value=x", "missing property 'name'"},
 		{"prometheusRule.disabled.WeirNonesuch=true", "at '/prometheusRule/disabled': additional properties 'WeirNonesuch' not allowed"},
+		{"webhook.port=8080", "at '/webhook/port'"},
+		{"webhook.port=443", "at '/webhook/port': minimum: got 443, want 1,024"},
+		{"service.ipFamilies={IPv5}", "at '/service/ipFamilies/0'"},
+		{"service.loadBalancerSourceRanges={192.0.2.1}", "at '/service/loadBalancerSourceRanges/0'"},
+		{"service.loadBalancerSourceRanges={192.0.2.0/24}", "service.loadBalancerSourceRanges: needs service.type=LoadBalancer"},
 		{"service.type=ExternalName", "at '/service/type'"},
 		{`podLabels.ratelimit\.weir\.dev/decisions=no`, "podLabels: ratelimit.weir.dev/decisions is a selector label"},
 		{"resources.limit=1", "at '/resources': additional properties 'limit' not allowed"},
@@ -133,7 +138,7 @@ func TestSchemaMatchesTheValues(t *testing.T) {
 		properties := schema["properties"].(map[string]any)
 		names := slices.Collect(maps.Keys(value))
 		if path == "" {
-			names = append(names, "global")
+			names = append(names, "global", "enabled")
 		}
 		g.Expect(slices.Collect(maps.Keys(properties))).To(ConsistOf(names), path)
 		for name, inner := range value {

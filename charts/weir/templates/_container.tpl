@@ -45,7 +45,7 @@ max-key-bytes: budgets.total.keyBytes
 max-exception-bytes: budgets.total.exceptionBytes
 watch-namespaces: watchNamespaces
 exclude-namespaces: excludeNamespaces
-webhook-address: webhook.enabled
+webhook-address: webhook.port
 webhook-cert-file: webhook.certManager.enabled
 webhook-key-file: webhook.certManager.enabled
 webhook-secret: webhook.enabled
@@ -162,13 +162,18 @@ allowed-client-names: tls.clientCertificates.allowedNames
 {{- end }}
 {{- if not $values.webhook.enabled }}
 - --webhook-address=
-{{- else if $values.webhook.certManager.enabled }}
+{{- else }}
+{{- if ne (int $values.webhook.port) 9443 }}
+- --webhook-address=:{{ int $values.webhook.port }}
+{{- end }}
+{{- if $values.webhook.certManager.enabled }}
 - --webhook-cert-file=/etc/weir/webhook/tls.crt
 - --webhook-key-file=/etc/weir/webhook/tls.key
 {{- else }}
 - --webhook-secret={{ $fullname }}-webhook
 - --webhook-service={{ $fullname }}-webhook
 - --webhook-configuration={{ $fullname }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if $values.tls.enabled }}

@@ -118,6 +118,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- end -}}
 
+{{/* The IP families of a Service. */}}
+{{- define "weir.ipFamilies" -}}
+{{- with .Values.service.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.service.ipFamilies }}
+ipFamilies: {{ toJson . }}
+{{- end }}
+{{- end -}}
+
 {{- define "weir.redisURL" -}}
 {{- if .Values.redis.bundled.enabled -}}
 redis://{{ include "weir.fullname" . }}-redis:6379
@@ -240,6 +250,9 @@ spec:
 {{- end -}}
 {{- if and .webhook.clientCIDRs (not (and .webhook.enabled .networkPolicy.enabled)) -}}
 {{- fail "webhook.clientCIDRs: needs webhook.enabled and networkPolicy.enabled" -}}
+{{- end -}}
+{{- if and .service.loadBalancerSourceRanges (ne .service.type "LoadBalancer") -}}
+{{- fail "service.loadBalancerSourceRanges: needs service.type=LoadBalancer" -}}
 {{- end -}}
 {{- if and .webhook.hostNetwork (not (and .webhook.enabled .split.enabled)) -}}
 {{- fail "webhook.hostNetwork: needs webhook.enabled and split.enabled, since pods that decide stay behind their NetworkPolicy" -}}
