@@ -4,8 +4,10 @@
 package charts
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -267,5 +269,41 @@ func TestAlertsCanBeDisabled(t *testing.T) {
 			g.Expect(got).To(HaveLen(len(alertCases) - 1))
 			g.Expect(got).NotTo(HaveKey(name))
 		})
+	}
+}
+
+// The rules of docs/slo.md, as printed: both alerts fire when 2% of the decisions are by failureMode and 20% are slow, and not
+// at a twentieth of that.
+func TestRulesOfTheObjectives(t *testing.T) {
+	g := NewWithT(t)
+	block := regexp.MustCompile("(?s)```yaml\n(groups:.*?)\n```").FindStringSubmatch(read(t, root+"/docs/slo.md"))
+	g.Expect(block).NotTo(BeNil())
+	dir := t.TempDir()
+	rules, cases := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "tests.yaml")
+	write(t, rules, block[1])
+	promtool(t, "check", "rules", rules)
+	samples := func(degraded, slow int) series {
+		return series{
+			`weir_decisions_total{verdict="allowed"}`:             fmt.Sprintf("0+%dx200", 1000-degraded),
+			`weir_decisions_total{verdict="degraded_allowed"}`:    fmt.Sprintf("0+%dx200", degraded),
+			`weir_decision_duration_seconds_bucket{le="0.01"}`:    fmt.Sprintf("0+%dx200", 1000-slow),
+			`weir_decision_duration_seconds_count`:                "0+1000x200",
+			`weir_registry_apply_duration_seconds_bucket{le="1"}`: "0+1x200",
+			`weir_registry_apply_duration_seconds_count`:          "0+1x200",
+		}
+	}
+	var tests []any
+	for _, alert := range []string{"WeirObjectiveFailureMode", "WeirObjectiveSlow"} {
+		fires := map[string]any{"exp_labels": map[string]string{"severity": "critical"}}
+		tests = append(tests, alertTest(alert+" fires", alert, "90m", samples(20, 200), []any{fires}),
+			alertTest(alert+" is quiet", alert, "90m", samples(1, 10), []any{}))
+	}
+	writeYAML(t, cases, map[string]any{"rule_files": []string{rules}, "evaluation_interval": "30s", "tests": tests})
+	promtool(t, "test", "rules", cases)
+	// Every metric of the rules is one of Weir, and an unknown record would be a silent alert.
+	for _, expression := range regexp.MustCompile(`(?m)^ +expr: (.*)$`).FindAllStringSubmatch(block[1], -1) {
+		for _, record := range regexp.MustCompile(`weir:\w+:\w+`).FindAllString(expression[1], -1) {
+			g.Expect(block[1]).To(ContainSubstring("record: " + record + "\n"))
+		}
 	}
 }

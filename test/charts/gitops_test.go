@@ -70,12 +70,12 @@ func TestArgoCDHealth(t *testing.T) {
 	script := customizations[v1alpha1.GroupVersion.Group+"/*"]["health.lua"] // of every kind
 	const ready = `conditions: [{type: Accepted, status: "True"}, {type: Ready, status: "True", message: enforced}]}`
 	for name, tc := range map[string]struct{ object, status, message string }{
-		"new":          {`{metadata: {generation: 1}}`, "Progressing", "Waiting"},
-		"not seen":     {`{metadata: {generation: 1}, status: {observedGeneration: -1}}`, "Progressing", "Waiting"},
-		"edited":       {`{metadata: {generation: 2}, status: {observedGeneration: 1, ` + ready + `}`, "Progressing", "Waiting"},
-		"seen":         {`{metadata: {generation: 2}, status: {observedGeneration: 2}}`, "Progressing", "Waiting"},
-		"enforced":     {`{metadata: {generation: 2}, status: {observedGeneration: 2, ` + ready + `}`, "Healthy", "enforced"},
-		"on its way":   {`{metadata: {generation: 2}, status: {observedGeneration: 2, conditions: [{type: Ready, status: "False", message: 1 of 2}]}}`, "Progressing", "1 of 2"},
+		"new":        {`{metadata: {generation: 1}}`, "Progressing", "Waiting"},
+		"not seen":   {`{metadata: {generation: 1}, status: {observedGeneration: -1}}`, "Progressing", "Waiting"},
+		"edited":     {`{metadata: {generation: 2}, status: {observedGeneration: 1, ` + ready + `}`, "Progressing", "Waiting"},
+		"seen":       {`{metadata: {generation: 2}, status: {observedGeneration: 2}}`, "Progressing", "Waiting"},
+		"enforced":   {`{metadata: {generation: 2}, status: {observedGeneration: 2, ` + ready + `}`, "Healthy", "enforced"},
+		"on its way": {`{metadata: {generation: 2}, status: {observedGeneration: 2, conditions: [{type: Ready, status: "False", message: 1 of 2}]}}`, "Progressing", "1 of 2"},
 		"a group that is not accepted": {
 			`{kind: RateLimitKeyGroup, metadata: {generation: 1}, status: {observedGeneration: 1, conditions: [{type: Stalled, status: "True", message: twice}]}}`, "Degraded", "twice",
 		},
