@@ -23,6 +23,7 @@
 //	limitador_expressions.go  its expressions, with tests for absent entries
 //	kuadrant.go               Kuadrant: its policies and routes to policies
 //	kuadrant_resources.go     these resources
+//	kuadrant_selectors.go     the words of their earlier versions
 //	kuadrant_listeners.go     the listeners and hosts of routes
 //	kuadrant_effective.go     which of its policies are in force for a rule of a route
 //	kuadrant_matches.go       targetRefs and matches for rules of routes

@@ -24,7 +24,7 @@ type KuadrantOptions struct {
 	ByMatches bool
 }
 
-// Kuadrant converts RateLimitPolicies of Kuadrant (kuadrant.io/v1) with the HTTPRoutes and GRPCRoutes that they target, and
+// Kuadrant converts RateLimitPolicies of Kuadrant (kuadrant.io/v1, v1beta3 and v1beta2) with the HTTPRoutes and GRPCRoutes that they target, and
 // those attached to the Gateways that they target, into one policy per limit and route, in the Namespace of the route.
 // Other objects are skipped.
 func Kuadrant(ctx context.Context, files []File, o KuadrantOptions) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
@@ -159,6 +159,10 @@ func (c *kuadrantConverter) convert(ctx context.Context, s *scope) {
 	words := []string{s.source.Name, s.name}
 	if s.source.Spec.TargetRef.Kind == plan.TargetGateway {
 		words = append(words, s.route.Name)
+	}
+	if slices.ContainsFunc(s.limit.RouteSelectors, func(r routeSelector) bool { return len(r.Hostnames) > 0 }) {
+		c.lose(at+".routeSelectors", "hostnames of route selectors are not converted: write a route for these hosts")
+		return
 	}
 	policy := c.newPolicy(s.route.Namespace, words...)
 	conditions, err := c.conditions(at, slices.Concat(s.when, s.limit.When))

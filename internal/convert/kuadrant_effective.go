@@ -48,6 +48,7 @@ func (o *kuadrantObjects) effectiveLimits(r *route, rule int, a attachment) effe
 	for _, p := range policies[1:] {
 		limits = merge(limits, p)
 	}
+	maps.DeleteFunc(limits.limits, func(_ string, l effectiveLimit) bool { return !l.limit.selects(&r.Spec.Rules[rule]) })
 	return limits
 }
 

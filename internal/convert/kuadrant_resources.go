@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// The parts of Kuadrant's RateLimitPolicy (kuadrant.io/v1) and of the Gateway API that matter here.
+// The parts of Kuadrant's RateLimitPolicy (kuadrant.io/v1, v1beta3 and v1beta2) and of the Gateway API that matter here.
 
 type kuadrantPolicy struct {
 	*manifest `json:"-"`
@@ -37,18 +37,10 @@ type kuadrantLimits struct {
 }
 
 type kuadrantLimit struct {
-	Rates []struct {
-		Limit  int64  `json:"limit"`
-		Window string `json:"window"`
-	} `json:"rates"`
-	Counters []struct {
-		Expression string `json:"expression"`
-	} `json:"counters"`
-	When []kuadrantWhen `json:"when"`
-}
-
-type kuadrantWhen struct {
-	Predicate string `json:"predicate"`
+	Rates          []kuadrantRate    `json:"rates"`
+	Counters       []kuadrantCounter `json:"counters"`
+	When           []kuadrantWhen    `json:"when"`
+	RouteSelectors []routeSelector   `json:"routeSelectors"`
 }
 
 // route is an HTTPRoute or a GRPCRoute.
@@ -189,14 +181,14 @@ func (o *kuadrantObjects) read(m *manifest) (unknown string, err error) {
 func (o *kuadrantObjects) addPolicy(m *manifest) (object any, unknown string) {
 	p := &kuadrantPolicy{manifest: m}
 	switch id := m.APIVersion + " " + m.Kind; {
-	case id == kuadrantVersion+" RateLimitPolicy":
+	case id == kuadrantVersion+" RateLimitPolicy", id == kuadrantVersion+"beta2 RateLimitPolicy", id == kuadrantVersion+"beta3 RateLimitPolicy":
 		o.sources = append(o.sources, p)
 		return p, ""
 	case id == kuadrantVersion+"alpha1 TokenRateLimitPolicy":
 		o.tokens = append(o.tokens, p)
 		return p, ""
 	case strings.HasSuffix(m.Kind, "RateLimitPolicy"):
-		return nil, fmt.Sprintf("apiVersion %s is not supported, only %s", m.APIVersion, kuadrantVersion)
+		return nil, fmt.Sprintf("apiVersion %s is not supported, only %s, v1beta3 and v1beta2", m.APIVersion, kuadrantVersion)
 	}
 	return nil, ""
 }
