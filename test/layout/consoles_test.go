@@ -14,16 +14,18 @@ import (
 // runners maps each page to the test that runs its commands as printed, with other addresses and timeouts.
 var runners = map[string]struct{ file, function string }{
 	"docs/tutorials/laptop.md":           {"test/integration/tutorial_test.go", "TestLaptopTutorial"},
+	"docs/tasks/backup.md":               {"test/e2e/install_page_test.go", "readPage"},
 	"docs/tasks/exceptions.md":           {"test/plugin/exceptions_page_test.go", "TestTheTaskOfExceptions"},
 	"docs/tasks/expiring-credentials.md": {"internal/limiter/redisclient/credentials_page_test.go", "TestProgramsOfThePage"},
 	"docs/tasks/failed-logins.md":        {"test/integration/tasks_test.go", "TestFailedLoginsTask"},
 	"docs/tasks/gateway-api.md":          {"test/e2e/gateway_task_test.go", "taskSpecs"},
 	"docs/tasks/tenant-quota.md":         {"test/integration/tasks_test.go", "TestTenantQuotaTask"},
 	"docs/tasks/tiers.md":                {"test/plugin/tiers_page_test.go", "TestPageOfTiers"},
+	"docs/install.md":                    {"test/e2e/install_page_test.go", "readPage"},
 	"docs/integrations/envoy-gateway.md": {"test/plugin/wire_test.go", "wirePrintsThePage"},
 }
 
-// A block of commands on a tutorial, task or integration page runs in a test, or a comment above it has the reason why
+// A block of commands on the page of the installation, or on a tutorial, task or integration page runs in a test, or a comment above it has the reason why
 // it does not.
 func TestBlocksOfCommandsRun(t *testing.T) {
 	g := NewWithT(t)
@@ -34,6 +36,7 @@ func TestBlocksOfCommandsRun(t *testing.T) {
 		pages = append(pages, found...)
 	}
 	g.Expect(len(pages)).To(BeNumerically(">", 15))
+	pages = append(pages, filepath.Join(root, "docs", "install.md"))
 	run := map[string]bool{}
 	for _, path := range pages {
 		page, err := filepath.Rel(root, path)
