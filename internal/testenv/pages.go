@@ -45,22 +45,23 @@ func ConsoleBlocks(tb testing.TB, page string) (blocks []ConsoleBlock) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	under, inside := "", false
+	under, inside, fenced := "", false, false
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
 		command, isCommand := strings.CutPrefix(line, "$ ")
 		switch {
-		case strings.HasPrefix(line, "```console"):
-			blocks, inside = append(blocks, ConsoleBlock{Heading: under}), true
 		case strings.HasPrefix(line, "```"):
-			inside = false
+			fenced, inside = !fenced, line == "```console"
+			if inside {
+				blocks = append(blocks, ConsoleBlock{Heading: under})
+			}
 		case inside && isCommand:
 			last := &blocks[len(blocks)-1]
 			last.Steps = append(last.Steps, ConsoleStep{Command: command})
 		case inside:
 			steps := blocks[len(blocks)-1].Steps
 			steps[len(steps)-1].Output += line + "\n"
-		case consoleHeading.MatchString(line):
+		case !fenced && consoleHeading.MatchString(line):
 			under = consoleHeading.FindStringSubmatch(line)[1]
 		}
 	}

@@ -16,4 +16,5 @@
 //	scenarios_test.go configurations and calls, by hand and at random
 //	servers_test.go   Weir and the service, and their answers
 //	replay_test.go    the comparison
+//	walks_test.go     the commands of docs/migration.md
 package migration
