@@ -15,13 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/weir-dev/weir/internal/wiring"
 )
 
 const (
 	// webhookName is the name of the webhook in its configuration.
 	webhookName = "ratelimitpolicies.ratelimit.weir.dev"
-	// clientLabel is the label of Namespaces whose pods may ask for decisions.
-	clientLabel = "ratelimit.weir.dev/client=true"
 	// serviceLabel is the label of the EndpointSlices of a Service.
 	serviceLabel = "kubernetes.io/service-name="
 )
@@ -146,12 +146,12 @@ func (c *connection) inspectClients(ctx context.Context, kube kubernetes.Interfa
 		r.add("clients", outcomeOK, "no NetworkPolicy of Weir restricts them", "")
 		return
 	}
-	namespaces, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: clientLabel})
+	namespaces, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: wiring.ClientLabel})
 	switch {
 	case err != nil:
 		r.skip("clients", err)
 	case len(namespaces.Items) == 0:
-		r.add("clients", outcomeWarning, "no Namespace has the label "+clientLabel, "label the Namespaces of gateways and services: kubectl label namespace NAME "+clientLabel)
+		r.add("clients", outcomeWarning, "no Namespace has the label "+wiring.ClientLabel, "label the Namespaces of gateways and services: kubectl label namespace NAME "+wiring.ClientLabel)
 	default:
 		var names []string
 		for i := range namespaces.Items {

@@ -7,14 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/internal/duration"
+	"github.com/weir-dev/weir/internal/wiring"
 )
 
 // The kinds that a SecurityPolicy can target.
@@ -34,9 +37,9 @@ var wireKinds = map[string][]string{
 
 // wireTarget is the Gateway or route that is to ask Weir.
 type wireTarget struct {
-	kinds           []string // the first that the cluster has
-	namespace, name string
-	section         string // listener or named rule; empty is all
+	wiring.Target
+
+	kinds []string // the first that the cluster has
 }
 
 // wireOptions are the flags of wire.
@@ -103,11 +106,11 @@ func (c *connection) wireTarget(argument string) (t wireTarget, err error) {
 	if kinds == nil || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
 		return t, fmt.Errorf("%q: must be gateway/NAME, httproute/NAME, grpcroute/NAME or route/NAME, with an optional /SECTION; set the Namespace with -n", argument)
 	}
-	t = wireTarget{kinds: kinds, name: parts[1]}
+	t = wireTarget{kinds: kinds, Target: wiring.Target{Name: parts[1]}}
 	if len(parts) == 3 {
-		t.section = parts[2]
+		t.Section = parts[2]
 	}
-	t.namespace, err = c.namespace()
+	t.Namespace, err = c.namespace()
 	return t, err
 }
 
@@ -142,12 +145,30 @@ func (c *connection) wire(ctx context.Context, cmd *cobra.Command, w *wireOption
 	if err != nil {
 		return &failure{err}
 	}
-	m := &wiring{options: w, found: found}
-	if err := m.make(); err != nil {
+	manifests, notes, err := wiring.Make(&wiring.Options{
+		Target: w.target.Target, Name: w.name, Timeout: w.timeout, FailOpen: w.failOpen, Set: w.set,
+	}, &found.Facts)
+	if err != nil {
 		return &failure{err}
 	}
-	for _, note := range append(found.notes, m.notes...) {
+	for _, note := range append(found.notes, notes...) {
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 	}
-	return m.write(cmd.OutOrStdout(), o)
+	return writeManifests(cmd.OutOrStdout(), manifests, o)
+}
+
+// writeManifests writes the manifests as YAML, or as a list in JSON.
+func writeManifests(w io.Writer, manifests []wiring.Manifest, o output) error {
+	if o != "json" {
+		return wiring.Write(w, manifests)
+	}
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+	for _, manifest := range manifests {
+		list.Items = append(list.Items, *manifest.Object)
+	}
+	body, err := list.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return o.write(w, answer{body: body})
 }

@@ -17,37 +17,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/weir-dev/weir/internal/wiring"
 )
 
 const (
 	gatewayGroup = "gateway.networking.k8s.io"
-	envoyGroup   = "gateway.envoyproxy.io"
 	// envoyController is the name by which GatewayClasses select Envoy Gateway.
 	envoyController = "gateway.envoyproxy.io/gatewayclass-controller"
-	// envoyNamespace is the Namespace in which Envoy Gateway by default runs Envoy.
-	envoyNamespace = "envoy-gateway-system"
 	// owningGateway, owningNamespace and owningClass are labels of the pods of Envoy. Gateways that are
 	// merged into one Envoy have the last only.
 	owningGateway   = "gateway.envoyproxy.io/owning-gateway-name"
 	owningNamespace = "gateway.envoyproxy.io/owning-gateway-namespace"
 	owningClass     = "gateway.envoyproxy.io/owning-gatewayclass"
-	// grpcPort is the name of the port of Weir's Service for checks of Envoy, and grpcPortNumber its number.
-	grpcPort       = "grpc"
-	grpcPortNumber = 8081
+	// grpcPort is the name of the port of Weir's Service for checks of Envoy.
+	grpcPort = "grpc"
 )
 
 var (
 	gatewayVersion = schema.GroupVersion{Group: gatewayGroup, Version: "v1"}
-	grantVersion   = schema.GroupVersion{Group: gatewayGroup, Version: "v1beta1"}
-	envoyVersion   = schema.GroupVersion{Group: envoyGroup, Version: "v1alpha1"}
 	// resources are the resources of the kinds that the plugin reads.
 	resources = map[string]schema.GroupVersionResource{
 		"GatewayClass":   gatewayVersion.WithResource("gatewayclasses"),
 		kindGateway:      gatewayVersion.WithResource("gateways"),
 		kindHTTPRoute:    gatewayVersion.WithResource("httproutes"),
 		kindGRPCRoute:    gatewayVersion.WithResource("grpcroutes"),
-		"ReferenceGrant": grantVersion.WithResource("referencegrants"),
-		"SecurityPolicy": envoyVersion.WithResource("securitypolicies"),
+		"ReferenceGrant": wiring.GrantVersion.WithResource("referencegrants"),
+		"SecurityPolicy": wiring.EnvoyVersion.WithResource("securitypolicies"),
 	}
 )
 
@@ -61,17 +57,10 @@ type gatewayCluster struct {
 
 // wireFacts are what wire found in the cluster.
 type wireFacts struct {
-	kind          string // of the target
-	target        *unstructured.Unstructured
-	gateways      []*unstructured.Unstructured // the target, or the parents of the route that exist
-	parents       int                          // of the route
-	policies      []*unstructured.Unstructured // SecurityPolicies, oldest first
-	routes        []*unstructured.Unstructured // attached to the Gateway
-	weirNamespace string
-	service       string
-	port          int64
-	envoys        []string // Namespaces with pods of Envoy
-	notes         []string
+	wiring.Facts
+
+	kind  string // of the target
+	notes []string
 }
 
 func (f *wireFacts) note(format string, args ...any) {
@@ -126,33 +115,33 @@ func (g *gatewayCluster) serves(resource schema.GroupVersionResource) (bool, err
 
 // inspect returns what the manifests need.
 func (g *gatewayCluster) inspect(ctx context.Context, w *wireOptions) (*wireFacts, error) {
-	f := &wireFacts{weirNamespace: g.weirNamespace}
+	f := &wireFacts{Facts: wiring.Facts{WeirNamespace: g.weirNamespace}}
 	target, err := g.find(ctx, &w.target, f)
 	if err != nil {
 		return nil, err
 	}
-	f.target = target
+	f.Target = target
 	if f.kind == kindGateway {
-		f.gateways = []*unstructured.Unstructured{target}
-		if err := g.addRoutes(ctx, target, w.target.section, f); err != nil {
+		f.Gateways = []*unstructured.Unstructured{target}
+		if err := g.addRoutes(ctx, target, w.target.Section, f); err != nil {
 			return nil, err
 		}
 	} else {
 		g.addParents(ctx, target, f)
 	}
-	if f.policies, err = g.list(ctx, "SecurityPolicy", w.target.namespace, f); err != nil {
+	if f.Policies, err = g.list(ctx, "SecurityPolicy", w.target.Namespace, f); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(f.policies, func(a, b *unstructured.Unstructured) int {
+	slices.SortStableFunc(f.Policies, func(a, b *unstructured.Unstructured) int {
 		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
 	})
-	for _, gateway := range f.gateways {
+	for _, gateway := range f.Gateways {
 		if err := g.inspectGateway(ctx, w, gateway, f); err != nil {
 			return nil, err
 		}
 	}
-	if len(f.envoys) == 0 {
-		f.envoys = []string{envoyNamespace}
+	if len(f.Envoys) == 0 {
+		f.Envoys = []string{wiring.EnvoyNamespace}
 	}
 	return f, g.inspectService(ctx, w, f)
 }
@@ -164,7 +153,7 @@ func (g *gatewayCluster) find(ctx context.Context, t *wireTarget, f *wireFacts) 
 			continue
 		}
 		f.kind = kind
-		target, err = g.objects.Resource(resources[kind]).Namespace(t.namespace).Get(ctx, t.name, metav1.GetOptions{})
+		target, err = g.objects.Resource(resources[kind]).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return target, err
 		}
@@ -172,7 +161,7 @@ func (g *gatewayCluster) find(ctx context.Context, t *wireTarget, f *wireFacts) 
 	if err == nil {
 		err = errors.New("this cluster does not know GRPCRoute")
 	}
-	return nil, fmt.Errorf("no %s %s in Namespace %s: %w", strings.Join(t.kinds, " or "), t.name, t.namespace, err)
+	return nil, fmt.Errorf("no %s %s in Namespace %s: %w", strings.Join(t.kinds, " or "), t.Name, t.Namespace, err)
 }
 
 // list returns the objects of the kind in all Namespaces, or in one if others are forbidden.
@@ -203,54 +192,30 @@ func (g *gatewayCluster) addRoutes(ctx context.Context, gateway *unstructured.Un
 			return err
 		}
 		for _, route := range routes {
-			if slices.ContainsFunc(parentsOf(route), func(p parent) bool {
-				return p.namespace == gateway.GetNamespace() && p.name == gateway.GetName() &&
-					(listener == "" || p.section == "" || p.section == listener)
-			}) {
-				f.routes = append(f.routes, route)
+			if slices.ContainsFunc(wiring.ParentsOf(route), func(p wiring.Parent) bool { return p.Covers(gateway, listener) }) {
+				f.Routes = append(f.Routes, route)
 			}
 		}
 	}
 	return nil
 }
 
-// parent is a Gateway, or its listener, that a route names.
-type parent struct{ namespace, name, section string }
-
-// parentsOf returns the Gateways of the route.
-func parentsOf(route *unstructured.Unstructured) (parents []parent) {
-	refs, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs") // the schema has a list
-	for _, ref := range refs {
-		fields, _ := ref.(map[string]any)
-		text := func(name, otherwise string) string {
-			if value, isText := fields[name].(string); isText && value != "" {
-				return value
-			}
-			return otherwise
-		}
-		if text("kind", kindGateway) == kindGateway && text("group", gatewayGroup) == gatewayGroup {
-			parents = append(parents, parent{text("namespace", route.GetNamespace()), text("name", ""), text("sectionName", "")})
-		}
-	}
-	return parents
-}
-
 // addParents adds the Gateways of the route.
 func (g *gatewayCluster) addParents(ctx context.Context, route *unstructured.Unstructured, f *wireFacts) {
 	names := map[string]bool{}
-	for _, p := range parentsOf(route) {
-		if names[p.namespace+"/"+p.name] {
+	for _, p := range wiring.ParentsOf(route) {
+		if names[p.Namespace+"/"+p.Name] {
 			continue
 		}
-		names[p.namespace+"/"+p.name] = true
-		gateway, err := g.objects.Resource(resources[kindGateway]).Namespace(p.namespace).Get(ctx, p.name, metav1.GetOptions{})
+		names[p.Namespace+"/"+p.Name] = true
+		gateway, err := g.objects.Resource(resources[kindGateway]).Namespace(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 		if err != nil {
-			f.note("Gateway %s/%s of the route: %v", p.namespace, p.name, err)
+			f.note("Gateway %s/%s of the route: %v", p.Namespace, p.Name, err)
 			continue
 		}
-		f.gateways = append(f.gateways, gateway)
+		f.Gateways = append(f.Gateways, gateway)
 	}
-	f.parents = len(names)
+	f.Parents = len(names)
 }
 
 // inspectGateway verifies that Envoy Gateway serves the Gateway, and finds its pods.
@@ -266,7 +231,7 @@ func (g *gatewayCluster) inspectGateway(ctx context.Context, w *wireOptions, gat
 		}
 	}
 	if w.envoyNamespace != "" {
-		f.envoys = []string{w.envoyNamespace}
+		f.Envoys = []string{w.envoyNamespace}
 		return nil
 	}
 	for _, selector := range []string{
@@ -275,7 +240,7 @@ func (g *gatewayCluster) inspectGateway(ctx context.Context, w *wireOptions, gat
 	} {
 		pods, err := g.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if apierrors.IsForbidden(err) {
-			f.note("you may not list pods: if Envoy runs in another Namespace than %s, set --envoy-namespace", envoyNamespace)
+			f.note("you may not list pods: if Envoy runs in another Namespace than %s, set --envoy-namespace", wiring.EnvoyNamespace)
 			return nil
 		}
 		if err != nil {
@@ -288,20 +253,20 @@ func (g *gatewayCluster) inspectGateway(ctx context.Context, w *wireOptions, gat
 
 func (f *wireFacts) addEnvoys(pods []corev1.Pod) {
 	for i := range pods {
-		if namespace := pods[i].Namespace; !slices.Contains(f.envoys, namespace) {
-			f.envoys = append(f.envoys, namespace)
+		if namespace := pods[i].Namespace; !slices.Contains(f.Envoys, namespace) {
+			f.Envoys = append(f.Envoys, namespace)
 		}
 	}
-	slices.Sort(f.envoys)
+	slices.Sort(f.Envoys)
 }
 
 // inspectService finds the Service of Weir.
 func (g *gatewayCluster) inspectService(ctx context.Context, w *wireOptions, f *wireFacts) error {
-	f.service, f.port = w.service, grpcPortNumber
+	f.Service, f.Port = w.service, wiring.GRPCPort
 	list, err := g.kube.CoreV1().Services(g.weirNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=weir"})
 	if apierrors.IsForbidden(err) {
-		if f.service == "" {
-			f.service = "weir"
+		if f.Service == "" {
+			f.Service = "weir"
 			f.note("you may not list Services in %s: weir is assumed, set --service for another one", g.weirNamespace)
 		}
 		return nil
@@ -322,16 +287,16 @@ func (f *wireFacts) selectService(services []corev1.Service, name string) error 
 			continue
 		}
 		names = append(names, service.Name)
-		f.service, f.port = service.Name, int64(service.Spec.Ports[at].Port)
+		f.Service, f.Port = service.Name, int64(service.Spec.Ports[at].Port)
 		if slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.AppProtocol != nil && *p.AppProtocol == "https" }) {
-			f.note("Weir serves TLS: Envoy also needs a BackendTLSPolicy for Service %s in %s", service.Name, f.weirNamespace)
+			f.note("Weir serves TLS: Envoy also needs a BackendTLSPolicy for Service %s in %s", service.Name, f.WeirNamespace)
 		}
 	}
 	switch {
 	case len(names) > 1:
-		return fmt.Errorf("the Services %s in %s have a port grpc: choose one with --service", strings.Join(names, ", "), f.weirNamespace)
+		return fmt.Errorf("the Services %s in %s have a port grpc: choose one with --service", strings.Join(names, ", "), f.WeirNamespace)
 	case len(names) == 0 && name == "":
-		return fmt.Errorf("no Service of Weir in %s has a port grpc: if Weir runs elsewhere, set --weir-namespace; to wire before it is installed, set --service", f.weirNamespace)
+		return fmt.Errorf("no Service of Weir in %s has a port grpc: if Weir runs elsewhere, set --weir-namespace; to wire before it is installed, set --service", f.WeirNamespace)
 	}
 	return nil
 }

@@ -1,17 +1,17 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package wiring
 
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -46,22 +46,26 @@ http2:
 // otherWays is what works where another service has the only extAuth.
 const otherWays = "let that service, a proxy in front of the application (/v1/authorize) or the application itself (/v1/check) ask Weir"
 
-// manifest is an object with the comment above it.
-type manifest struct {
-	comment string
-	object  *unstructured.Unstructured
-}
-
-// wiring makes the manifests from the facts about the cluster.
+// wiring makes the manifests of one target.
 type wiring struct {
-	options   *wireOptions
-	found     *wireFacts
-	manifests []manifest
+	options   *Options
+	found     *Facts
+	manifests []Manifest
 	notes     []string
 }
 
+// Make returns the manifests by which the target asks Weir, and notes about what they cannot do. An error names what prevents
+// the target from asking Weir.
+func Make(o *Options, found *Facts) (manifests []Manifest, notes []string, err error) {
+	m := &wiring{options: o, found: found}
+	if err := m.make(); err != nil {
+		return nil, nil, err
+	}
+	return m.manifests, m.notes, nil
+}
+
 func (m *wiring) add(comment string, object *unstructured.Unstructured) {
-	m.manifests = append(m.manifests, manifest{comment, object})
+	m.manifests = append(m.manifests, Manifest{comment, object})
 }
 
 func (m *wiring) note(format string, args ...any) {
@@ -73,11 +77,11 @@ func (m *wiring) make() error {
 	if err := m.addPolicy(); err != nil {
 		return err
 	}
-	t := &m.options.target
-	if t.namespace != m.found.weirNamespace {
-		m.add("Permits the SecurityPolicies of "+t.namespace+" to reference the Service of Weir.", m.grant())
+	t := &m.options.Target
+	if t.Namespace != m.found.WeirNamespace {
+		m.add("Permits the SecurityPolicies of "+t.Namespace+" to reference the Service of Weir.", m.grant())
 	}
-	for _, namespace := range m.found.envoys {
+	for _, namespace := range m.found.Envoys {
 		m.add("Weir's NetworkPolicy admits the pods of Envoy by this label.", labelled(namespace))
 	}
 	return m.addMerges()
@@ -85,43 +89,43 @@ func (m *wiring) make() error {
 
 // addPolicy adds the SecurityPolicy of the target: a new one, or the existing one with the missing fields.
 func (m *wiring) addPolicy() error {
-	t := &m.options.target
-	for _, object := range m.found.policies {
-		if object.GetNamespace() != t.namespace {
+	t := &m.options.Target
+	for _, object := range m.found.Policies {
+		if object.GetNamespace() != t.Namespace {
 			continue
 		}
 		p, err := policyOf(object)
 		if err != nil {
-			return fmt.Errorf("SecurityPolicy %s/%s: %w", t.namespace, object.GetName(), err)
+			return fmt.Errorf("SecurityPolicy %s/%s: %w", t.Namespace, object.GetName(), err)
 		}
-		isOf := slices.Contains(p.TargetRefs, policyTarget{Kind: m.found.kind, Name: t.name, SectionName: t.section})
+		isOf := slices.Contains(p.TargetRefs, policyTarget{Kind: m.found.Target.GetKind(), Name: t.Name, SectionName: t.Section})
 		switch {
-		case !isOf && object.GetName() == m.options.name:
-			return fmt.Errorf("--name: SecurityPolicy %s/%s has other targets; choose another name", t.namespace, m.options.name)
-		case !isOf && p.selects(t.namespace, m.found.target):
-			return fmt.Errorf("SecurityPolicy %s/%s selects the target by its labels, and only one of two applies: give it targetRefs", t.namespace, object.GetName())
+		case !isOf && object.GetName() == m.options.Name:
+			return fmt.Errorf("--name: SecurityPolicy %s/%s has other targets; choose another name", t.Namespace, m.options.Name)
+		case !isOf && p.selects(t.Namespace, m.found.Target):
+			return fmt.Errorf("SecurityPolicy %s/%s selects the target by its labels, and only one of two applies: give it targetRefs", t.Namespace, object.GetName())
 		case !isOf:
 			continue
 		case len(p.TargetRefs)+len(p.TargetSelectors) > 1:
-			return fmt.Errorf("SecurityPolicy %s/%s has several targets: make one for each, because %s has one value", t.namespace, object.GetName(), plan.GatewayExtension)
-		case p.ExtAuth != nil && !p.asks(t.namespace, m.found.weirNamespace, m.found.service):
-			return fmt.Errorf("SecurityPolicy %s/%s sends checks to another service, and extAuth takes one: %s", t.namespace, object.GetName(), otherWays)
+			return fmt.Errorf("SecurityPolicy %s/%s has several targets: make one for each, because %s has one value", t.Namespace, object.GetName(), plan.GatewayExtension)
+		case p.ExtAuth != nil && !p.asks(t.Namespace, m.found.WeirNamespace, m.found.Service):
+			return fmt.Errorf("SecurityPolicy %s/%s sends checks to another service, and extAuth takes one: %s", t.Namespace, object.GetName(), otherWays)
 		}
 		completed := forApply(object)
 		m.add("Sends a check to Weir for each request. The SecurityPolicy exists: its fields are kept.", completed)
 		return m.complete(completed)
 	}
 	policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"targetRefs": []any{m.targetRef()}}}}
-	policy.SetGroupVersionKind(envoyVersion.WithKind("SecurityPolicy"))
-	policy.SetNamespace(t.namespace)
-	policy.SetName(m.options.name)
+	policy.SetGroupVersionKind(EnvoyVersion.WithKind("SecurityPolicy"))
+	policy.SetNamespace(t.Namespace)
+	policy.SetName(m.options.Name)
 	m.add("Sends a check to Weir for each request.", policy)
 	return m.complete(policy)
 }
 
 func (m *wiring) targetRef() map[string]any {
-	ref := map[string]any{"group": gatewayGroup, "kind": m.found.kind, "name": m.options.target.name}
-	if section := m.options.target.section; section != "" {
+	ref := map[string]any{"group": gatewayv1.GroupName, "kind": m.found.Target.GetKind(), "name": m.options.Target.Name}
+	if section := m.options.Target.Section; section != "" {
 		ref["sectionName"] = section
 	}
 	return ref
@@ -141,8 +145,8 @@ func (m *wiring) complete(policy *unstructured.Unstructured) error {
 			fields[name] = value
 		}
 	}
-	setUnlessSet(extAuth, "failOpen", m.options.failOpen, m.options.set["fail-open"])
-	setUnlessSet(extAuth, "timeout", gatewayDuration(m.options.timeout), m.options.set["timeout"])
+	setUnlessSet(extAuth, "failOpen", m.options.FailOpen, m.options.Set["fail-open"])
+	setUnlessSet(extAuth, "timeout", gatewayDuration(m.options.Timeout), m.options.Set["timeout"])
 	extAuth["includeRouteMetadata"] = true
 	grpc, _ := extAuth["grpc"].(map[string]any)
 	if grpc == nil {
@@ -186,48 +190,48 @@ func gatewayDuration(d time.Duration) string {
 }
 
 func (m *wiring) backendRef() map[string]any {
-	ref := map[string]any{"name": m.found.service, "port": m.found.port}
-	if m.found.weirNamespace != m.options.target.namespace {
-		ref["namespace"] = m.found.weirNamespace
+	ref := map[string]any{"name": m.found.Service, "port": m.found.Port}
+	if m.found.WeirNamespace != m.options.Target.Namespace {
+		ref["namespace"] = m.found.WeirNamespace
 	}
 	return ref
 }
 
 // gateway returns the value of the context extension: the Gateway of the target, or "" if several or none are possible.
 func (m *wiring) gateway() string {
-	t := &m.options.target
-	if m.found.kind == kindGateway {
-		name := t.namespace + "/" + t.name
-		if t.section != "" {
-			name += "/" + t.section
+	t := &m.options.Target
+	if m.found.Target.GetKind() == plan.TargetGateway {
+		name := t.Namespace + "/" + t.Name
+		if t.Section != "" {
+			name += "/" + t.Section
 		}
 		return name
 	}
-	if m.found.parents == 1 && len(m.found.gateways) == 1 && m.found.gateways[0].GetNamespace() == t.namespace {
-		return t.namespace + "/" + m.found.gateways[0].GetName()
+	if m.found.Parents == 1 && len(m.found.Gateways) == 1 && m.found.Gateways[0].GetNamespace() == t.Namespace {
+		return t.Namespace + "/" + m.found.Gateways[0].GetName()
 	}
 	m.note("the SecurityPolicy names no Gateway, because the route has several or one of another Namespace: "+
-		"policies with the Gateway in targetRefs do not apply to %s; wire the Gateway instead", t.name)
+		"policies with the Gateway in targetRefs do not apply to %s; wire the Gateway instead", t.Name)
 	return ""
 }
 
 // grant returns the ReferenceGrant for the Namespace of the target. It has a name of its own for each Namespace, so that one
 // does not replace another.
 func (m *wiring) grant() *unstructured.Unstructured {
-	namespace := m.options.target.namespace
+	namespace := m.options.Target.Namespace
 	grant := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"from": []any{map[string]any{"group": envoyGroup, "kind": "SecurityPolicy", "namespace": namespace}},
-		"to":   []any{map[string]any{"group": "", "kind": "Service", "name": m.found.service}},
+		"from": []any{map[string]any{"group": EnvoyGroup, "kind": "SecurityPolicy", "namespace": namespace}},
+		"to":   []any{map[string]any{"group": "", "kind": "Service", "name": m.found.Service}},
 	}}}
-	grant.SetGroupVersionKind(grantVersion.WithKind("ReferenceGrant"))
-	grant.SetNamespace(m.found.weirNamespace)
-	grant.SetName(m.found.service + "-" + namespace)
+	grant.SetGroupVersionKind(GrantVersion.WithKind("ReferenceGrant"))
+	grant.SetNamespace(m.found.WeirNamespace)
+	grant.SetName(m.found.Service + "-" + namespace)
 	return grant
 }
 
 // labelled returns the Namespace with the label of clients. To apply it keeps its other labels.
 func labelled(namespace string) *unstructured.Unstructured {
-	name, value, _ := strings.Cut(clientLabel, "=")
+	name, value, _ := strings.Cut(ClientLabel, "=")
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 	o.SetName(namespace)
 	o.SetLabels(map[string]string{name: value})
@@ -237,10 +241,10 @@ func labelled(namespace string) *unstructured.Unstructured {
 // addMerges adds mergeType to the SecurityPolicies that replace the one of the Gateway for routes. SecurityPolicies of rules never
 // merge with the one of their route.
 func (m *wiring) addMerges() error {
-	if m.found.kind != kindGateway {
+	if m.found.Target.GetKind() != plan.TargetGateway {
 		return m.noteRules()
 	}
-	for _, object := range m.found.policies {
+	for _, object := range m.found.Policies {
 		p, err := policyOf(object)
 		if err != nil {
 			return fmt.Errorf("SecurityPolicy %s/%s: %w", object.GetNamespace(), object.GetName(), err)
@@ -249,12 +253,12 @@ func (m *wiring) addMerges() error {
 		name := object.GetNamespace() + "/" + object.GetName()
 		switch {
 		case route == "":
-		case p.asks(object.GetNamespace(), m.found.weirNamespace, m.found.service):
+		case p.asks(object.GetNamespace(), m.found.WeirNamespace, m.found.Service):
 			m.note("SecurityPolicy %s sends checks of %s to Weir itself: policies with the Gateway in targetRefs apply only if it names the Gateway", name, route)
 		case p.ExtAuth != nil:
 			m.note("SecurityPolicy %s sends checks of %s to another service, and extAuth takes one: %s", name, route, otherWays)
 		case p.MergeType != "":
-		case slices.ContainsFunc(p.TargetRefs, isGateway) || slices.ContainsFunc(p.TargetSelectors, func(s policySelector) bool { return s.Kind == kindGateway }):
+		case slices.ContainsFunc(p.TargetRefs, isGateway) || slices.ContainsFunc(p.TargetSelectors, func(s policySelector) bool { return s.Kind == plan.TargetGateway }):
 			m.note("SecurityPolicy %s replaces the one of the Gateway for %s: split it, because mergeType is for routes only", name, route)
 		default:
 			merged := forApply(object)
@@ -269,59 +273,31 @@ func (m *wiring) addMerges() error {
 
 // noteRules notes the SecurityPolicies that replace the one of the route for a rule.
 func (m *wiring) noteRules() error {
-	t := &m.options.target
-	for _, object := range m.found.policies {
+	t := &m.options.Target
+	for _, object := range m.found.Policies {
 		p, err := policyOf(object)
 		if err != nil {
 			return fmt.Errorf("SecurityPolicy %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 		}
 		for _, other := range p.TargetRefs {
-			if object.GetNamespace() == t.namespace && other.Kind == m.found.kind && other.Name == t.name && other.SectionName != t.section && t.section == "" &&
-				!p.asks(t.namespace, m.found.weirNamespace, m.found.service) {
-				m.note("SecurityPolicy %s/%s replaces this one for rule %s: kubectl weir wire %s/%s/%s wires it", t.namespace, object.GetName(), other.SectionName,
-					strings.ToLower(m.found.kind), t.name, other.SectionName)
+			if object.GetNamespace() == t.Namespace && other.Kind == m.found.Target.GetKind() && other.Name == t.Name && other.SectionName != t.Section && t.Section == "" &&
+				!p.asks(t.Namespace, m.found.WeirNamespace, m.found.Service) {
+				m.note("SecurityPolicy %s/%s replaces this one for rule %s: kubectl weir wire %s/%s/%s wires it", t.Namespace, object.GetName(), other.SectionName,
+					strings.ToLower(m.found.Target.GetKind()), t.Name, other.SectionName)
 			}
 		}
 	}
 	return nil
 }
 
-func isGateway(t policyTarget) bool { return t.Kind == kindGateway }
+func isGateway(t policyTarget) bool { return t.Kind == plan.TargetGateway }
 
 // routeOf returns a route of the Gateway that the SecurityPolicy targets, or "".
 func (m *wiring) routeOf(p *securityPolicy, namespace string) string {
-	for _, route := range m.found.routes {
+	for _, route := range m.found.Routes {
 		if p.targets(namespace, route) {
 			return route.GetKind() + " " + route.GetNamespace() + "/" + route.GetName()
 		}
 	}
 	return ""
-}
-
-// write writes the manifests.
-func (m *wiring) write(w io.Writer, o output) error {
-	if o == "json" {
-		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
-		for _, manifest := range m.manifests {
-			list.Items = append(list.Items, *manifest.object)
-		}
-		body, err := list.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		return o.write(w, answer{body: body})
-	}
-	var out strings.Builder
-	for i, manifest := range m.manifests {
-		if i > 0 {
-			out.WriteString("---\n")
-		}
-		text, err := yaml.Marshal(manifest.object)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&out, "# %s\n%s", manifest.comment, text)
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
 }
