@@ -28,7 +28,7 @@ type KuadrantOptions struct {
 // those attached to the Gateways that they target, into one policy per limit and route, in the Namespace of the route.
 // Other objects are skipped.
 func Kuadrant(ctx context.Context, files []File, o KuadrantOptions) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
-	c := &kuadrantConverter{collector: newCollector(), options: o, kuadrantObjects: kuadrantObjects{gateways: map[string]*gateway{}}}
+	c := &kuadrantConverter{collector: newCollector(), options: o, kuadrantObjects: kuadrantObjects{routeObjects: routeObjects{gateways: map[string]*gateway{}}}}
 	manifests, err := c.readManifests(files, o.Namespace)
 	if err != nil {
 		return nil, nil, err
@@ -126,9 +126,6 @@ func (s *scope) at() string { return s.source.id() + ": " + s.field + ".limits."
 func (s *scope) isSplit(scopes []*scope) bool {
 	return slices.ContainsFunc(scopes, func(other *scope) bool { return other != s && other.source == s.source && other.name == s.name })
 }
-
-// spot is a rule behind a listener, by their indexes in the route and its attachments.
-type spot struct{ rule, attachment int }
 
 // scopesOf returns the limits in force for the route, in the order of the policies and of their names.
 func (c *kuadrantConverter) scopesOf(r *route) (found []*scope) {

@@ -18,7 +18,7 @@ type attachment struct {
 
 // attachments returns the listeners of the route. A Gateway that is not among the files has one listener without a name.
 // A route without parents has one attachment without a Gateway.
-func (o *kuadrantObjects) attachments(r *route) (found []attachment) {
+func (o *routeObjects) attachments(r *route) (found []attachment) {
 	if len(r.Spec.ParentRefs) == 0 {
 		return []attachment{{hosts: r.Spec.Hostnames}}
 	}
@@ -29,7 +29,7 @@ func (o *kuadrantObjects) attachments(r *route) (found []attachment) {
 }
 
 // attachmentsTo returns the listeners of one parent.
-func (o *kuadrantObjects) attachmentsTo(r *route, parent parentRef) (found []attachment) {
+func (o *routeObjects) attachmentsTo(r *route, parent parentRef) (found []attachment) {
 	if parent.Kind != "" && parent.Kind != plan.TargetGateway {
 		return nil
 	}
