@@ -98,11 +98,3 @@ func (p *kuadrantPolicy) effective() (limits *kuadrantLimits, field string) {
 
 // names returns the names of the limits in order.
 func (l *kuadrantLimits) names() []string { return slices.Sorted(maps.Keys(l.Limits)) }
-
-// ruleName returns the name of the rule for Kuadrant, which numbers rules without a name from rule-1 on.
-func (r *route) ruleName(rule int) string {
-	if name := r.Spec.Rules[rule].Name; name != "" {
-		return name
-	}
-	return fmt.Sprintf("rule-%d", rule+1)
-}

@@ -5,6 +5,7 @@ package convert
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -64,8 +65,13 @@ type parentRef struct {
 }
 
 type routeRule struct {
-	Name    string       `json:"name"`
-	Matches []routeMatch `json:"matches"`
+	Name    string        `json:"name"`
+	Matches []routeMatch  `json:"matches"`
+	Filters []routeFilter `json:"filters"`
+}
+
+type routeFilter struct {
+	Type string `json:"type"`
 }
 
 type routeMatch struct {
@@ -136,4 +142,19 @@ type listener struct {
 	Name     string `json:"name"`
 	Hostname string `json:"hostname"`
 	Port     int64  `json:"port"`
+	Protocol string `json:"protocol"`
+
+	AllowedRoutes struct {
+		Namespaces struct {
+			From string `json:"from"` // "" is Same
+		} `json:"namespaces"`
+	} `json:"allowedRoutes"`
+}
+
+// ruleName returns the name of the rule. Rules without a name have numbers, from rule-1 on, as Kuadrant numbers them.
+func (r *route) ruleName(rule int) string {
+	if name := r.Spec.Rules[rule].Name; name != "" {
+		return name
+	}
+	return fmt.Sprintf("rule-%d", rule+1)
 }

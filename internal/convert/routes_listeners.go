@@ -14,6 +14,7 @@ import (
 type attachment struct {
 	namespace, gateway, listener string
 	hosts                        []string
+	port                         int64 // of the listener, 0 if unknown
 }
 
 // attachments returns the listeners of the route. A Gateway that is not among the files has one listener without a name.
@@ -36,12 +37,12 @@ func (o *routeObjects) attachmentsTo(r *route, parent parentRef) (found []attach
 	namespace := cmp.Or(parent.Namespace, r.Namespace)
 	g := o.gateways[namespace+"/"+parent.Name]
 	if g == nil {
-		return []attachment{{namespace, parent.Name, parent.SectionName, r.Spec.Hostnames}}
+		return []attachment{{namespace: namespace, gateway: parent.Name, listener: parent.SectionName, hosts: r.Spec.Hostnames}}
 	}
 	for _, l := range g.Spec.Listeners {
 		hosts, common := commonHosts(l.Hostname, r.Spec.Hostnames)
 		if common && parent.selects(l) {
-			found = append(found, attachment{namespace, parent.Name, l.Name, hosts})
+			found = append(found, attachment{namespace: namespace, gateway: parent.Name, listener: l.Name, hosts: hosts, port: l.Port})
 		}
 	}
 	return found

@@ -86,12 +86,16 @@ func exclusion(host string) string {
 	return "request.host != " + strconv.Quote(host)
 }
 
+func targetRef(kind, name string) gatewayv1.LocalPolicyTargetReferenceWithSectionName {
+	return gatewayv1.LocalPolicyTargetReferenceWithSectionName{LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{
+		Group: gatewayv1.GroupName, Kind: gatewayv1.Kind(kind), Name: gatewayv1.ObjectName(name),
+	}}
+}
+
 // targetRefs returns references to the rules. It reports true if these are not all rules of the route and one has no name:
 // matches must then select them.
 func (r *route) targetRefs(rules []int) (refs []gatewayv1.LocalPolicyTargetReferenceWithSectionName, needsMatches bool) {
-	whole := gatewayv1.LocalPolicyTargetReferenceWithSectionName{LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{
-		Group: gatewayv1.GroupName, Kind: gatewayv1.Kind(r.Kind), Name: gatewayv1.ObjectName(r.Name),
-	}}
+	whole := targetRef(r.Kind, r.Name)
 	if len(rules) == len(r.Spec.Rules) {
 		return []gatewayv1.LocalPolicyTargetReferenceWithSectionName{whole}, false
 	}
@@ -129,22 +133,28 @@ func keyOfMatch(m v1alpha1.Match) string {
 	return fmt.Sprint(m.Methods, m.Paths, m.Headers, m.QueryParameters, m.When)
 }
 
+// path returns the condition on the path: by default every path.
+func (m *routeMatch) path() routeValue {
+	path := routeValue{Type: "PathPrefix", Value: "/"}
+	if given := cmp.Or(m.Path, m.Method.path()); given != nil {
+		path.Value = given.Value
+		path.Type = cmp.Or(given.Type, path.Type)
+	}
+	return path
+}
+
 // matchOf converts one match of a rule, without hosts.
 func matchOf(from *routeMatch, always []string) (m v1alpha1.Match) {
 	var conditions []string
 	if from.Method.HTTP != "" {
 		m.Methods = []string{from.Method.HTTP}
 	}
-	path := routeValue{Type: "PathPrefix", Value: "/"}
-	if given := cmp.Or(from.Path, from.Method.path()); given != nil {
-		path.Value = given.Value
-		path.Type = cmp.Or(given.Type, path.Type)
-	}
+	path := from.path()
 	switch prefix := strings.TrimSuffix(path.Value, "/"); {
 	case path.Type == "Exact":
 		m.Paths = []string{path.Value}
 	case path.Type == "RegularExpression":
-		conditions = append(conditions, "request.path.matches("+strconv.Quote("^(?:"+path.Value+")$")+")")
+		conditions = append(conditions, matching("request.path", path.Value))
 	case prefix == "":
 		m.Paths = []string{"/*"}
 	default:
@@ -153,18 +163,23 @@ func matchOf(from *routeMatch, always []string) (m v1alpha1.Match) {
 	for _, h := range from.Headers {
 		value := "request.headers[" + strconv.Quote(strings.ToLower(h.Name)) + "]"
 		if h.Type == "RegularExpression" {
-			conditions = append(conditions, value+".matches("+strconv.Quote("^(?:"+h.Value+")$")+")")
+			conditions = append(conditions, matching(value, h.Value))
 		} else {
 			m.Headers = append(m.Headers, v1alpha1.HeaderMatch{Name: h.Name, Type: v1alpha1.ValueMatchExact, Value: h.Value})
 		}
 	}
 	for _, q := range from.QueryParams {
 		if q.Type == "RegularExpression" {
-			conditions = append(conditions, "request.query["+strconv.Quote(q.Name)+"].matches("+strconv.Quote("^(?:"+q.Value+")$")+")")
+			conditions = append(conditions, matching("request.query["+strconv.Quote(q.Name)+"]", q.Value))
 		} else {
 			m.QueryParameters = append(m.QueryParameters, v1alpha1.QueryParameterMatch{Name: q.Name, Type: v1alpha1.ValueMatchExact, Value: q.Value})
 		}
 	}
 	m.When = allOf(append(conditions, always...))
 	return m
+}
+
+// matching returns the condition that the whole value fits the pattern.
+func matching(value, pattern string) string {
+	return value + ".matches(" + strconv.Quote("^(?:"+pattern+")$") + ")"
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/convert"
 	"github.com/weir-dev/weir/internal/validate"
+	"github.com/weir-dev/weir/internal/wiring"
 )
 
 // NewConvert returns the command convert of the program.
@@ -24,7 +25,8 @@ func NewConvert(program string) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newConvertIngressNginx(program), newConvertEnvoyRatelimit(program), newConvertLimitador(program), newConvertKuadrant(program))
+	cmd.AddCommand(newConvertIngressNginx(program), newConvertEnvoyRatelimit(program), newConvertLimitador(program), newConvertKuadrant(program),
+		newConvertEnvoyGateway(program))
 	return usageErrors(cmd)
 }
 
@@ -33,7 +35,19 @@ type converter struct {
 	namespace    string
 	allowPartial bool
 	reads        string // what the limits are in
-	convert      func(ctx context.Context, files []convert.File, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error)
+	convert      func(ctx context.Context, files []convert.File, namespace string) (result, error)
+}
+
+// result is what a conversion returns.
+type result struct {
+	policies  []*v1alpha1.RateLimitPolicy
+	manifests []wiring.Manifest // by which a proxy asks Weir
+	notes     []convert.Note
+}
+
+// policiesOnly returns the result of a conversion without manifests.
+func policiesOnly(policies []*v1alpha1.RateLimitPolicy, notes []convert.Note, err error) (result, error) {
+	return result{policies: policies, notes: notes}, err
 }
 
 // sharedHelp ends the help of all conversions.
@@ -61,8 +75,8 @@ func (c *converter) commandOfService(
 	do func(context.Context, []convert.File, convert.Options) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error), cmd *cobra.Command,
 ) *cobra.Command {
 	var lateCharges bool
-	c.convert = func(ctx context.Context, files []convert.File, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return do(ctx, files, convert.Options{Namespace: namespace, LateCharges: lateCharges})
+	c.convert = func(ctx context.Context, files []convert.File, namespace string) (result, error) {
+		return policiesOnly(do(ctx, files, convert.Options{Namespace: namespace, LateCharges: lateCharges}))
 	}
 	cmd.Flags().BoolVar(&lateCharges, "late-charges", false,
 		"spend 2 and more hits whatever the limits admit, for proxies that send hits after the response; without effect on 0 and 1")
@@ -93,8 +107,8 @@ func newConvertLimitador(program string) *cobra.Command {
 
 func newConvertKuadrant(program string) *cobra.Command {
 	var byMatches bool
-	c := &converter{reads: "RateLimitPolicies of the API group kuadrant.io", convert: func(ctx context.Context, files []convert.File, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.Kuadrant(ctx, files, convert.KuadrantOptions{Namespace: namespace, ByMatches: byMatches})
+	c := &converter{reads: "RateLimitPolicies of the API group kuadrant.io", convert: func(ctx context.Context, files []convert.File, namespace string) (result, error) {
+		return policiesOnly(convert.Kuadrant(ctx, files, convert.KuadrantOptions{Namespace: namespace, ByMatches: byMatches}))
 	}}
 	cmd := c.command(&cobra.Command{
 		Use:   "kuadrant PATH...",
@@ -113,8 +127,8 @@ in the Namespace of the route, with the route in targetRefs.`,
 
 func newConvertIngressNginx(program string) *cobra.Command {
 	var replicas int64
-	c := &converter{reads: "Ingresses with annotations nginx.ingress.kubernetes.io/limit-*", convert: func(ctx context.Context, files []convert.File, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.IngressNginx(ctx, files, convert.IngressNginxOptions{Namespace: namespace, Replicas: replicas})
+	c := &converter{reads: "Ingresses with annotations nginx.ingress.kubernetes.io/limit-*", convert: func(ctx context.Context, files []convert.File, namespace string) (result, error) {
+		return policiesOnly(convert.IngressNginx(ctx, files, convert.IngressNginxOptions{Namespace: namespace, Replicas: replicas}))
 	}}
 	cmd := c.command(&cobra.Command{
 		Use:   "ingress-nginx PATH...",
@@ -127,13 +141,47 @@ Each pod of ingress-nginx counts on its own. --replicas multiplies the limits.`,
 		Example: fmt.Sprintf("  kubectl get ingresses -A -o yaml | %s convert ingress-nginx - --replicas 3 > policies.yaml", program),
 		Args:    cobra.MinimumNArgs(1),
 	})
-	cmd.Flags().Int64Var(&replicas, "replicas", 1, "number of pods of the controller")
+	addReplicasFlag(cmd, &replicas, "number of pods of the controller")
+	return cmd
+}
+
+// addReplicasFlag adds the flag for the number of pods that count on their own.
+func addReplicasFlag(cmd *cobra.Command, replicas *int64, usage string) {
+	cmd.Flags().Int64Var(replicas, "replicas", 1, usage)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if replicas < 1 || replicas > 1000 {
-			return exitWith(exitUsage, fmt.Errorf("--replicas %d: must be 1..1000", replicas))
+		if *replicas < 1 || *replicas > 1000 {
+			return exitWith(exitUsage, fmt.Errorf("--replicas %d: must be 1..1000", *replicas))
 		}
 		return nil
 	}
+}
+
+func newConvertEnvoyGateway(program string) *cobra.Command {
+	var o convert.EnvoyGatewayOptions
+	c := &converter{reads: "BackendTrafficPolicies with rate limits", convert: func(ctx context.Context, files []convert.File, namespace string) (r result, err error) {
+		own := o
+		own.Namespace = namespace
+		r.policies, r.manifests, r.notes, err = convert.EnvoyGateway(ctx, files, own)
+		return r, err
+	}}
+	cmd := c.command(&cobra.Command{
+		Use:   "envoy-gateway PATH...",
+		Short: "Convert the rate limits of Envoy Gateway's BackendTrafficPolicies",
+		Long: ` The files must also
+have all BackendTrafficPolicies, HTTPRoutes and GRPCRoutes of the Gateways, and the
+Gateways. Every rule becomes a policy for each of its routes, in the Namespace of the
+route, with the route in targetRefs; a shared rule becomes one policy. The manifests
+that "kubectl weir wire" prints for these Gateways and routes follow. SecurityPolicies
+among the files are completed.
+
+Each pod of Envoy counts local limits on its own. --replicas multiplies them.`,
+		Example: fmt.Sprintf("  kubectl get backendtrafficpolicies,securitypolicies.gateway.envoyproxy.io,httproutes,grpcroutes,gateways -A -o yaml | %s convert envoy-gateway - > weir.yaml", program),
+		Args:    cobra.MinimumNArgs(1),
+	})
+	addReplicasFlag(cmd, &o.Replicas, "number of pods of Envoy, for local limits")
+	cmd.Flags().StringVar(&o.WeirNamespace, "weir-namespace", "weir-system", "Namespace of Weir")
+	cmd.Flags().StringVar(&o.Service, "service", "weir", "Service of Weir in --weir-namespace")
+	cmd.Flags().StringVar(&o.EnvoyNamespace, "envoy-namespace", wiring.EnvoyNamespace, "Namespace with the pods of Envoy")
 	return cmd
 }
 
@@ -146,27 +194,33 @@ func (c *converter) run(cmd *cobra.Command, args []string) error {
 	for i, source := range sources {
 		files[i] = convert.File{Name: source.Name, Data: source.Data}
 	}
-	policies, notes, err := c.convert(cmd.Context(), files, c.namespace)
+	got, err := c.convert(cmd.Context(), files, c.namespace)
 	if err != nil {
 		return exitWith(exitFindings, err)
 	}
-	for _, n := range notes {
+	for _, n := range got.notes {
 		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), n); err != nil {
 			return err
 		}
 	}
-	lost := countLosses(notes)
+	lost := countLosses(got.notes)
 	if lost > 0 && !c.allowPartial {
 		return exitWith(exitPartial, fmt.Errorf(
 			"%s: %d limits cannot be converted; --allow-partial converts the others", names, lost))
 	}
-	if len(policies) == 0 && lost > 0 {
+	if len(got.policies) == 0 && lost > 0 {
 		return exitWith(exitFindings, fmt.Errorf("%s: none of the %d limits can be converted", names, lost))
 	}
-	if len(policies) == 0 {
+	if len(got.policies) == 0 {
 		return exitWith(exitFindings, fmt.Errorf("%s: found no limits to convert; the command reads %s", names, c.reads))
 	}
-	return convert.Write(cmd.OutOrStdout(), policies)
+	if err := convert.Write(cmd.OutOrStdout(), got.policies); err != nil || len(got.manifests) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), "---"); err != nil {
+		return err
+	}
+	return wiring.Write(cmd.OutOrStdout(), got.manifests)
 }
 
 func countLosses(notes []convert.Note) (lost int) {

@@ -1,0 +1,113 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/wiring"
+)
+
+// wireTarget is a Gateway or route that is to ask Weir, with the place of the first rule that needs it.
+type wireTarget struct {
+	kind, namespace, name, at string
+}
+
+// addTargets adds what is to ask Weir for the policy: the Gateways if its source has a Gateway, else the routes.
+func (c *trafficConverter) addTargets(s source, policy *v1alpha1.RateLimitPolicy, where []placement) {
+	add := func(kind, namespace, name string) {
+		if !slices.ContainsFunc(c.targets, func(t wireTarget) bool { return t.kind == kind && t.namespace == namespace && t.name == name }) {
+			c.targets = append(c.targets, wireTarget{kind, namespace, name, s.at()})
+		}
+	}
+	for _, p := range where {
+		for _, a := range p.listeners {
+			if c.hasTarget(s.policy, plan.TargetGateway, a.namespace, a.gateway, "") || c.hasTarget(s.policy, plan.TargetGateway, a.namespace, a.gateway, a.listener) {
+				add(plan.TargetGateway, a.namespace, a.gateway)
+			} else {
+				add(p.route.Kind, policy.Namespace, p.route.Name)
+			}
+		}
+	}
+}
+
+// wire returns the manifests of all targets, each object once. A route whose Gateways ask Weir needs none.
+func (c *trafficConverter) wire() (all []wiring.Manifest) {
+	slices.SortStableFunc(c.targets, func(a, b wireTarget) int {
+		return map[bool]int{true: 0, false: 1}[a.kind == plan.TargetGateway] - map[bool]int{true: 0, false: 1}[b.kind == plan.TargetGateway]
+	})
+	for _, t := range c.targets {
+		if c.isWired(t) {
+			continue
+		}
+		manifests, notes, err := wiring.Make(&wiring.Options{
+			Target: wiring.Target{Namespace: t.namespace, Name: t.name}, Name: slug("weir-"+t.name, 63), Timeout: 100 * time.Millisecond, FailOpen: true,
+		}, c.factsOf(t))
+		id := t.kind + " " + t.namespace + "/" + t.name
+		if err != nil {
+			c.lose(t.at, "%s does not ask Weir: %s", id, err)
+			continue
+		}
+		for _, note := range notes {
+			c.note(id, "%s", note)
+		}
+		for _, m := range manifests {
+			if !slices.ContainsFunc(all, func(other wiring.Manifest) bool { return isSameObject(m.Object, other.Object) }) {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+func isSameObject(a, b *unstructured.Unstructured) bool {
+	return a.GetKind() == b.GetKind() && a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
+}
+
+// isWired reports whether the target is a route whose Gateways all ask Weir.
+func (c *trafficConverter) isWired(t wireTarget) bool {
+	at := slices.IndexFunc(c.routes, func(r *route) bool { return r.Kind == t.kind && r.Namespace == t.namespace && r.Name == t.name })
+	return at >= 0 && !slices.ContainsFunc(c.listenersOf(c.routes[at]), func(a attachment) bool {
+		return !slices.ContainsFunc(c.targets, func(t wireTarget) bool {
+			return t.kind == plan.TargetGateway && t.namespace == a.namespace && t.name == a.gateway
+		})
+	})
+}
+
+// factsOf returns the objects of the files that matter for the target.
+func (c *trafficConverter) factsOf(t wireTarget) *wiring.Facts {
+	f := &wiring.Facts{
+		WeirNamespace: c.options.WeirNamespace, Service: c.options.Service, Port: wiring.GRPCPort, Envoys: []string{c.options.EnvoyNamespace},
+	}
+	for _, object := range c.objects {
+		if object.GetKind() == t.kind && object.GetNamespace() == t.namespace && object.GetName() == t.name {
+			f.Target = object
+		}
+	}
+	parents := map[string]bool{}
+	for _, p := range wiring.ParentsOf(f.Target) {
+		parents[p.Namespace+"/"+p.Name] = true
+	}
+	f.Parents = len(parents)
+	for _, object := range c.objects {
+		switch name := object.GetNamespace() + "/" + object.GetName(); {
+		case object.GetKind() == "SecurityPolicy":
+			f.Policies = append(f.Policies, object)
+		case object.GetKind() == plan.TargetGateway && (object == f.Target || parents[name]):
+			f.Gateways = append(f.Gateways, object)
+		case strings.HasSuffix(object.GetKind(), "Route") && slices.ContainsFunc(wiring.ParentsOf(object), func(p wiring.Parent) bool { return p.Covers(f.Target, "") }):
+			f.Routes = append(f.Routes, object)
+		}
+	}
+	slices.SortStableFunc(f.Policies, func(a, b *unstructured.Unstructured) int {
+		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+	})
+	return f
+}
