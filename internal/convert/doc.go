@@ -19,6 +19,10 @@
 //	wildcard.go               its values with "*"
 //	manifests.go              objects of Kubernetes in files
 //	ingressnginx.go           IngressNginx: annotations of Ingresses to policies
+//	ingressnginx_servers.go   the servers and locations that its controller configures
+//	ingressnginx_hosts.go     their names, as hosts of matches
+//	ingressnginx_matches.go   their prefixes and exact paths, as paths of matches
+//	ingressnginx_regex.go     their regular expressions, as conditions
 //	limitador.go              Limitador: its limits files to policies
 //	limitador_expressions.go  its expressions, with tests for absent entries
 //	kuadrant.go               Kuadrant: its policies and routes to policies

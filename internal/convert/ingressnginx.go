@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,7 @@ type IngressNginxOptions struct {
 //
 // The controller limits each client address by "limit_req rate=N burst=N*multiplier nodelay", in one
 // zone per Ingress: it admits burst+1 requests in one instant and then N per second or minute. That
-// is GCRA with a burst of one more. Paths of other Ingresses that nginx would prefer are excluded.
+// is GCRA with a burst of one more. A policy matches the requests that nginx answers by a location of its Ingress.
 func IngressNginx(ctx context.Context, files []File, o IngressNginxOptions) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
 	c := &nginxConverter{collector: newCollector(), replicas: o.Replicas}
 	manifests, err := c.readManifests(files, o.Namespace)
@@ -54,136 +55,95 @@ func IngressNginx(ctx context.Context, files []File, o IngressNginxOptions) ([]*
 			return nil, nil, m.problem(err)
 		}
 		ingress.Namespace = m.Namespace
-		c.locations = append(c.locations, locationsOf(ingress)...)
-		c.ingresses = append(c.ingresses, ingress)
+		c.read(m.id(), ingress)
 	}
-	for _, ingress := range c.ingresses {
-		c.convert(ctx, ingress)
+	c.loseSharedBackends()
+	c.buildServers()
+	for _, i := range c.ingresses {
+		c.convert(ctx, i)
 	}
-	return c.finish(
+	differences := []string{
 		fmt.Sprintf("all replicas of Weir share one count; the controller counts per pod, so the limits hold for %d pods (--replicas)", o.Replicas),
 		"denied requests get status 429, not limit-req-status-code (503 by default)",
-	)
+	}
+	if slices.ContainsFunc(c.servers, (*nginxServer).limitsUnserved) {
+		differences = append(differences, "limits also count requests for paths of a host that no Ingress serves, by the oldest Ingress of the host, as in nginx, which then answers 404")
+	}
+	return c.finish(differences...)
 }
 
 type nginxConverter struct {
 	collector
 	replicas  int64
-	ingresses []*networkingv1.Ingress
-	locations []location
+	ingresses []*nginxIngress // in the order of the files
+	servers   []*nginxServer  // in the order of the controller
 }
 
-// location is one path of one host.
-type location struct {
-	ingress    *networkingv1.Ingress
-	host, path string
-	exact      bool
-	segments   bool // a prefix of whole segments
-	regex      bool
+// nginxIngress is an Ingress with the annotations that decide where its limits apply.
+type nginxIngress struct {
+	*networkingv1.Ingress
+	at            string // begins its notes
+	isLimited     bool
+	isCanary      bool
+	useRegex      bool
+	rewriteTarget string
+	allowed       []string // networks that are not limited
+	isReported    bool     // a note names a location that no policy has
 }
 
-// locationsOf returns the locations of the Ingress. Its default backend is all of "/".
-func locationsOf(ingress *networkingv1.Ingress) (found []location) {
-	annotations := ingress.Annotations
-	regex := annotations[nginxPrefix+"use-regex"] == "true" || annotations[nginxPrefix+"rewrite-target"] != ""
-	for _, rule := range ingress.Spec.Rules {
-		if rule.HTTP == nil {
-			found = append(found, location{ingress: ingress, host: rule.Host, path: "/"})
-			continue
-		}
-		for _, p := range rule.HTTP.Paths {
-			kind := networkingv1.PathTypeImplementationSpecific
-			if p.PathType != nil {
-				kind = *p.PathType
-			}
-			l := location{ingress: ingress, host: rule.Host, path: cmp.Or(p.Path, "/")}
-			l.regex = regex && kind != networkingv1.PathTypeExact && l.path != "/"
-			l.exact = kind == networkingv1.PathTypeExact
-			l.segments = kind == networkingv1.PathTypePrefix
-			found = append(found, l)
-		}
-	}
-	if len(ingress.Spec.Rules) == 0 && ingress.Spec.DefaultBackend != nil {
-		found = append(found, location{ingress: ingress, path: "/"})
-	}
-	return found
+// annotation returns the value of the annotation of ingress-nginx.
+func (i *nginxIngress) annotation(name string) string { return i.Annotations[nginxPrefix+name] }
+
+// flag returns the value of a boolean annotation. The controller ignores an invalid one.
+func (i *nginxIngress) flag(name string) bool {
+	set, err := strconv.ParseBool(i.annotation(name))
+	return err == nil && set
 }
 
-// nginxZones are the annotations with a rate.
-var nginxZones = []struct {
-	annotation string
-	name       string
-	window     v1alpha1.Duration
-}{{"limit-rps", "rps", "1s"}, {"limit-rpm", "rpm", "1m"}}
+// rewriteTargets are the values of rewrite-target that the controller does not ignore.
+var rewriteTargets = regexp.MustCompile(`^[-._~a-zA-Z0-9/:$]*$`)
 
-func (c *nginxConverter) convert(ctx context.Context, ingress *networkingv1.Ingress) {
-	at := "Ingress " + ingress.Namespace + "/" + ingress.Name
-	for _, lost := range []struct{ annotation, reason string }{
-		{"limit-connections", "policies count requests, not open connections"},
-		{"limit-rate", "policies do not limit bandwidth"},
-	} {
-		if c.number(at, ingress, lost.annotation) > 0 {
-			c.lose(at+": "+lost.annotation, "%s", lost.reason)
-		}
-	}
-	if n := c.number(at, ingress, "global-rate-limit"); n > 0 {
-		c.lose(at+": global-rate-limit", "add a policy with SlidingWindow and threshold %d, which is not per pod", n)
-	}
-	policy := c.newPolicy(ingress.Namespace, ingress.Name)
-	multiplier := cmp.Or(c.number(at, ingress, "limit-burst-multiplier"), defaultBurstMultiplier)
-	for _, zone := range nginxZones {
-		n := c.number(at, ingress, zone.annotation)
-		if n == 0 {
-			continue
-		}
-		rate, burst := n*c.replicas, (n*multiplier+1)*c.replicas
-		if max(rate, burst) > plan.MaxThreshold {
-			c.lose(at+": "+zone.annotation, "a rate of %d with a burst of %d exceeds the largest threshold, %d", rate, burst, int64(plan.MaxThreshold))
-			continue
-		}
-		policy.Spec.Limits = append(policy.Spec.Limits, v1alpha1.Limit{
-			Name: zone.name, Algorithm: v1alpha1.AlgorithmGCRA, Threshold: rate, Window: zone.window, Burst: new(burst),
-		})
-	}
-	if len(policy.Spec.Limits) == 0 {
+// read adds the Ingress, unless the controller ignores it because an annotation is invalid.
+func (c *nginxConverter) read(at string, ingress *networkingv1.Ingress) {
+	i := &nginxIngress{Ingress: ingress, at: at}
+	if slices.ContainsFunc(c.ingresses, func(other *nginxIngress) bool { return other.at == at }) {
+		c.lose(at, "the files have this Ingress twice; convert only one of them")
 		return
 	}
-	policy.Spec.Key = []v1alpha1.KeyPart{{
-		Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{IPv6PrefixLength: new(int32(128))},
-	}}
+	for _, name := range []string{"limit-rps", "limit-rpm", "limit-connections"} {
+		text := i.annotation(name)
+		n, err := strconv.Atoi(text)
+		if err != nil && text != "" {
+			c.note(at+": "+name, "%q is not a number: the controller ignores the whole Ingress", text)
+			return
+		}
+		i.isLimited = i.isLimited || n > 0 && name != "limit-connections"
+	}
 	var err error
-	if policy.Spec.Overrides, err = allowlist(ingress); err != nil {
-		c.lose(at+": limit-whitelist", "%s", err)
+	name := "limit-allowlist"
+	if i.annotation(name) == "" {
+		name = "limit-whitelist" // an alias
+	}
+	if i.allowed, err = networksOf(i.annotation(name)); err != nil {
+		c.lose(at+": "+name, "%s; the controller ignores the whole Ingress", err)
 		return
 	}
-	if policy.Spec.Matches = c.matches(at, ingress); len(policy.Spec.Matches) == 0 {
-		c.lose(at, "has neither rules nor a default backend")
-		return
+	i.isCanary, i.useRegex = i.flag("canary"), i.flag("use-regex")
+	i.rewriteTarget = strings.TrimSpace(i.annotation("rewrite-target"))
+	if !rewriteTargets.MatchString(i.rewriteTarget) {
+		c.note(at+": rewrite-target", "%q has characters that the controller does not accept: it ignores the annotation", i.rewriteTarget)
+		i.rewriteTarget = ""
 	}
-	c.add(ctx, at, policy)
+	c.ingresses = append(c.ingresses, i)
 }
 
-// number returns the number in the annotation. Anything but a positive number is ignored, as
-// the controller does.
-func (c *nginxConverter) number(at string, ingress *networkingv1.Ingress, annotation string) int64 {
-	text, set := ingress.Annotations[nginxPrefix+annotation]
-	n, err := strconv.ParseInt(text, 10, 32)
-	if set && (err != nil || n < 0) {
-		c.note(at+": "+annotation, "%q is not a number and ignored", text)
-		return 0
+// networksOf returns the networks in the annotation.
+func networksOf(text string) (networks []string, err error) {
+	if text == "" {
+		return nil, nil
 	}
-	return n
-}
-
-// allowlist returns overrides that exempt the networks in the annotation.
-func allowlist(ingress *networkingv1.Ingress) (overrides []v1alpha1.Override, err error) {
-	text := cmp.Or(ingress.Annotations[nginxPrefix+"limit-whitelist"], ingress.Annotations[nginxPrefix+"limit-allowlist"])
-	var networks []string
 	for entry := range strings.SplitSeq(text, ",") {
-		if entry = strings.TrimSpace(entry); entry == "" {
-			continue
-		}
-		network, err := networkOf(entry)
+		network, err := networkOf(strings.TrimSpace(entry))
 		if err != nil {
 			return nil, err
 		}
@@ -191,18 +151,12 @@ func allowlist(ingress *networkingv1.Ingress) (overrides []v1alpha1.Override, er
 			networks = append(networks, network.String())
 		}
 	}
-	for part := range slices.Chunk(networks, 256) {
-		name := "allowlist"
-		if n := len(overrides); n > 0 {
-			name = fmt.Sprintf("allowlist-%d", n+1)
-		}
-		overrides = append(overrides, v1alpha1.Override{Name: name, CIDRs: part, Action: v1alpha1.OverrideActionAllow})
-	}
-	return overrides, nil
+	return networks, nil
 }
 
 func networkOf(text string) (netip.Prefix, error) {
-	if address, err := netip.ParseAddr(text); err == nil {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		address = address.Unmap()
 		return address.Prefix(address.BitLen())
 	}
 	network, err := netip.ParsePrefix(text)
@@ -212,115 +166,156 @@ func networkOf(text string) (netip.Prefix, error) {
 	return network.Masked(), nil
 }
 
-// matches returns one match for the paths of each host, and one for each path that needs an
-// expression.
-func (c *nginxConverter) matches(at string, ingress *networkingv1.Ingress) (matches []v1alpha1.Match) {
-	aliases := c.aliases(at, ingress)
-	for _, l := range c.locations {
-		if l.ingress != ingress {
+// convert adds the policy of the Ingress.
+func (c *nginxConverter) convert(ctx context.Context, i *nginxIngress) {
+	if i.isCanary {
+		if i.isLimited {
+			c.note(i.at, "the limits of a canary have no effect: the controller reads them from the main Ingress")
+		}
+		return
+	}
+	c.loseOthers(i)
+	policy := c.newPolicy(i.Namespace, i.Name)
+	if policy.Spec.Limits = c.limits(i); len(policy.Spec.Limits) == 0 {
+		return
+	}
+	policy.Spec.Key = []v1alpha1.KeyPart{{
+		Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{IPv6PrefixLength: new(int32(128))},
+	}}
+	policy.Spec.Overrides = allowlist(i.allowed)
+	policy.Spec.Matches = c.matches(i)
+	switch {
+	case len(policy.Spec.Matches) > 0:
+		c.add(ctx, i.at, policy)
+	case len(i.Spec.Rules) == 0 && i.Spec.DefaultBackend == nil:
+		c.lose(i.at, "has neither rules nor a default backend")
+	case !i.isReported:
+		c.note(i.at, "its limits have no effect: older Ingresses have all its paths")
+	}
+}
+
+// loseOthers notes annotations with limits that policies do not have.
+func (c *nginxConverter) loseOthers(i *nginxIngress) {
+	for _, lost := range []struct{ annotation, reason string }{
+		{"limit-connections", "policies count requests, not open connections"},
+		{"limit-rate", "policies do not limit bandwidth"},
+	} {
+		if c.number(i, lost.annotation) > 0 {
+			c.lose(i.at+": "+lost.annotation, "%s", lost.reason)
+		}
+	}
+	if n := c.number(i, "global-rate-limit"); n > 0 {
+		c.lose(i.at+": global-rate-limit", "add a policy with SlidingWindow and threshold %d, which is not per pod", n)
+	}
+	for _, name := range []string{"configuration-snippet", "server-snippet"} {
+		if text := i.annotation(name); strings.Contains(text, "limit_req") || strings.Contains(text, "limit_conn") {
+			c.lose(i.at+": "+name, "directives of nginx are not converted")
+		}
+	}
+}
+
+// nginxZones are the annotations with a rate.
+var nginxZones = []struct {
+	annotation string
+	name       string
+	window     v1alpha1.Duration
+}{{"limit-rps", "rps", "1s"}, {"limit-rpm", "rpm", "1m"}}
+
+// limits returns the limits of the Ingress that policies can have.
+func (c *nginxConverter) limits(i *nginxIngress) (limits []v1alpha1.Limit) {
+	if !i.isLimited {
+		return nil
+	}
+	multiplier := int64(defaultBurstMultiplier)
+	if _, err := strconv.Atoi(i.annotation("limit-burst-multiplier")); err == nil {
+		multiplier = c.number(i, "limit-burst-multiplier")
+	}
+	for _, zone := range nginxZones {
+		n := c.number(i, zone.annotation)
+		switch {
+		case n == 0:
+			continue
+		case multiplier == 0:
+			c.lose(i.at+": limit-burst-multiplier", "nginx rejects a burst below 1")
+			return nil
+		case (float64(n)*float64(multiplier)+1)*float64(c.replicas) > plan.MaxThreshold:
+			c.lose(i.at+": "+zone.annotation, "a rate of %d with a multiplier of %d for %d pods exceeds the largest threshold, %d",
+				n, multiplier, c.replicas, int64(plan.MaxThreshold))
 			continue
 		}
-		m := v1alpha1.Match{When: c.condition(&l)}
-		if l.host != "" {
-			m.Hosts = []string{strings.ToLower(l.host)}
-			if l.host == ingress.Spec.Rules[0].Host {
-				m.Hosts = append(m.Hosts, aliases...)
+		limits = append(limits, v1alpha1.Limit{
+			Name: zone.name, Algorithm: v1alpha1.AlgorithmGCRA, Threshold: n * c.replicas, Window: zone.window, Burst: new((n*multiplier + 1) * c.replicas),
+		})
+	}
+	return limits
+}
+
+// number returns the number in the annotation. Anything but a positive number is ignored, as
+// the controller does.
+func (c *nginxConverter) number(i *nginxIngress, annotation string) int64 {
+	text := i.annotation(annotation)
+	n, err := strconv.Atoi(text)
+	if text != "" && (err != nil || n < 0) {
+		c.note(i.at+": "+annotation, "%q is not a positive number and ignored", text)
+		return 0
+	}
+	return int64(n)
+}
+
+// allowlist returns overrides that exempt the networks.
+func allowlist(networks []string) (overrides []v1alpha1.Override) {
+	for part := range slices.Chunk(networks, 256) {
+		name := "allowlist"
+		if n := len(overrides); n > 0 {
+			name = fmt.Sprintf("allowlist-%d", n+1)
+		}
+		overrides = append(overrides, v1alpha1.Override{Name: name, CIDRs: part, Action: v1alpha1.OverrideActionAllow})
+	}
+	return overrides
+}
+
+// loseSharedBackends notes canaries with the backend of another Ingress: the controller then takes both for canaries, or
+// none, depending on which is older.
+func (c *nginxConverter) loseSharedBackends() {
+	for _, canary := range c.ingresses {
+		for _, main := range c.ingresses {
+			if canary.isCanary && !main.isCanary && (canary.isLimited || main.isLimited) && sharesBackend(canary, main) {
+				c.lose(canary.at, "a canary with the Service and port of %s may hide its paths or get paths of its own; give it another Service", main.at)
 			}
 		}
-		if !l.regex {
-			m.Paths = l.patterns()
-		}
-		last := len(matches) - 1
-		if last >= 0 && matches[last].When == m.When && slices.Equal(matches[last].Hosts, m.Hosts) && len(m.Paths) > 0 && len(matches[last].Paths) > 0 {
-			matches[last].Paths = append(matches[last].Paths, m.Paths...)
+	}
+}
+
+func sharesBackend(a, b *nginxIngress) bool {
+	of := backendsOf(b)
+	return a.Namespace == b.Namespace && slices.ContainsFunc(backendsOf(a), func(backend networkingv1.IngressServiceBackend) bool {
+		return slices.Contains(of, backend)
+	})
+}
+
+func backendsOf(i *nginxIngress) (found []networkingv1.IngressServiceBackend) {
+	for _, rule := range i.Spec.Rules {
+		if rule.HTTP == nil {
 			continue
 		}
-		matches = append(matches, m)
-	}
-	return matches
-}
-
-// patterns returns the paths of the location as a policy matches them.
-func (l *location) patterns() []string {
-	path := strings.TrimSuffix(l.path, "/")
-	switch {
-	case l.exact:
-		return []string{l.path}
-	case path == "":
-		return []string{"/*"}
-	case l.segments:
-		return []string{path, path + "/*"}
-	}
-	return []string{l.path + "*"}
-}
-
-// condition returns the expression for what hosts and paths of a match cannot contain.
-func (c *nginxConverter) condition(l *location) string {
-	var conditions []string
-	if l.regex {
-		conditions = append(conditions, "request.path.matches("+strconv.Quote("(?i)^"+strings.TrimPrefix(l.path, "^"))+")")
-	}
-	return allOf(append(conditions, c.exclusions(l)...))
-}
-
-// exclusions returns conditions that are false for the locations of other Ingresses that nginx
-// prefers: exact hosts over wildcards, and longer paths over shorter ones.
-func (c *nginxConverter) exclusions(l *location) (conditions []string) {
-	var hosts []string
-	for _, other := range c.locations {
-		switch {
-		case other.ingress == l.ingress || l.exact:
-		case other.host != l.host && prefersHost(other.host, l.host):
-			hosts = append(hosts, other.host)
-		case other.host == l.host && other.isWithin(l):
-			conditions = append(conditions, other.exclusion())
+		for _, p := range rule.HTTP.Paths {
+			if p.Backend.Service != nil {
+				found = append(found, *p.Backend.Service)
+			}
 		}
 	}
-	slices.Sort(hosts)
-	for _, host := range slices.Compact(hosts) {
-		if suffix, wildcard := strings.CutPrefix(host, "*"); wildcard {
-			conditions = append(conditions, "!request.host.endsWith("+strconv.Quote(suffix)+")")
-		} else {
-			conditions = append(conditions, "request.host != "+strconv.Quote(host))
-		}
-	}
-	slices.Sort(conditions)
-	return slices.Compact(conditions)
+	return found
 }
 
-// isWithin reports whether the location has a longer path that begins with the path of the other one.
-// Regular expressions are not compared.
-func (l *location) isWithin(outer *location) bool {
-	return !l.regex && !outer.regex && len(l.path) > len(outer.path) && strings.HasPrefix(l.path, outer.path)
+// compareAge orders Ingresses as the controller does: the oldest first, and equally old ones by name, backwards.
+func compareAge(a, b *nginxIngress) int {
+	return cmp.Or(
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(b.Namespace+"/"+b.Name, a.Namespace+"/"+a.Name),
+	)
 }
 
-// prefersHost reports whether nginx prefers the first host for some requests of the second.
-func prefersHost(host, over string) bool {
-	suffix, wildcard := strings.CutPrefix(over, "*")
-	return host != "" && (over == "" || wildcard && strings.HasSuffix(host, suffix))
-}
-
-// exclusion returns a condition that is false for the path.
-func (l *location) exclusion() string {
-	path := strings.TrimSuffix(l.path, "/")
-	switch {
-	case l.exact:
-		return "request.path != " + strconv.Quote(l.path)
-	case l.segments:
-		return "request.path != " + strconv.Quote(path) + " && !request.path.startsWith(" + strconv.Quote(path+"/") + ")"
-	}
-	return "!request.path.startsWith(" + strconv.Quote(l.path) + ")"
-}
-
-// aliases returns the further hosts of the Ingress, which apply to its first rule.
-func (c *nginxConverter) aliases(at string, ingress *networkingv1.Ingress) (hosts []string) {
-	for alias := range strings.SplitSeq(ingress.Annotations[nginxPrefix+"server-alias"], ",") {
-		switch alias = strings.ToLower(strings.TrimSpace(alias)); {
-		case strings.HasPrefix(alias, "~"):
-			c.lose(at+": server-alias", "hosts cannot be a regular expression: %s", alias)
-		case alias != "":
-			hosts = append(hosts, alias)
-		}
-	}
-	return hosts
+// isOrderKnown reports whether the files contain which of the Ingresses is older.
+func isOrderKnown(a, b *nginxIngress) bool {
+	return !a.CreationTimestamp.IsZero() && !b.CreationTimestamp.IsZero()
 }

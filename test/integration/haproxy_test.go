@@ -17,13 +17,14 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/proxy"
 )
 
 // startHAProxy runs the configuration and the Lua file of the page, with replacements in the Lua file in pairs.
 func startHAProxy(t *testing.T, w *world, pairs ...string) {
 	t.Helper()
 	g := NewWithT(t)
-	haproxy := lookUp(t, "haproxy")
+	haproxy := proxy.Installed(t, "haproxy")
 	dir := t.TempDir()
 	_, port, err := net.SplitHostPort(w.proxy)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -4,14 +4,11 @@
 package integration
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -20,44 +17,10 @@ import (
 	"github.com/weir-dev/weir/internal/testenv/proxy"
 )
 
-// unprivileged is a user and group ID without rights, 65534 on Debian.
-const unprivileged = 65534
-
-// lookUp returns the path of a program of Debian.
-func lookUp(t *testing.T, program string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		path, err = exec.LookPath("/usr/sbin/" + program) // often not on PATH
-	}
-	NewWithT(t).Expect(err).NotTo(HaveOccurred(), hint)
-	return path
-}
-
 // startNginx runs an unprivileged nginx with the given servers.
 func startNginx(t *testing.T, w *world, servers string) {
 	t.Helper()
-	g := NewWithT(t)
-	nginx := lookUp(t, "nginx")
-	dir, err := os.MkdirTemp("", "weir-nginx-") //nolint:usetesting // other users cannot enter the folders of t.TempDir
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log stderr;
-events {}
-http {
-access_log off;
-client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
-uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-%[2]s}
-`, dir, servers)
-	path := filepath.Join(dir, "nginx.conf")
-	g.Expect(os.WriteFile(path, []byte(config), 0o644)).To(Succeed())
-	cmd := testenv.Command(nginx, "-c", path, "-p", dir, "-e", "stderr")
-	if os.Geteuid() == 0 {
-		g.Expect(os.Chown(dir, unprivileged, unprivileged)).To(Succeed())
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
-	}
-	run(t, w.proxy, cmd)
+	run(t, w.proxy, proxy.Nginx(t, servers))
 }
 
 func startCaddy(t *testing.T, w *world) {

