@@ -14,6 +14,8 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	strictjson "sigs.k8s.io/json"
+
+	"github.com/weir-dev/weir/internal/policyfile"
 )
 
 // File is a file with configurations of a rate limit service.
@@ -37,7 +39,7 @@ type configuration struct {
 func (c *configuration) place(path string) string {
 	place := ""
 	if c.file != "" {
-		place = c.file + ":" + strconv.Itoa(c.before+lineOf(c.root, path)) + ": "
+		place = c.file + ":" + strconv.Itoa(c.before+policyfile.Closest(c.root, path).Line) + ": "
 	}
 	if c.within != "" {
 		place += c.within + ": "
@@ -55,27 +57,6 @@ func (c *configuration) problem(errs ...error) error {
 		}
 	}
 	return errors.Join(placed...)
-}
-
-// lineOf returns the line of the field at the path, as "descriptors[0].value", or of the closest field around it.
-func lineOf(node *yamlv3.Node, path string) int {
-	line := node.Line
-	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
-		if node.Kind == yamlv3.AliasNode {
-			node = node.Alias
-		}
-		index, err := strconv.Atoi(step)
-		switch {
-		case node.Kind == yamlv3.SequenceNode && err == nil && index < len(node.Content):
-			node = node.Content[index]
-		case node.Kind == yamlv3.MappingNode && member(node, step) != nil:
-			node = member(node, step)
-		default:
-			return line
-		}
-		line = node.Line
-	}
-	return line
 }
 
 // member returns the value of the field, nil without one.

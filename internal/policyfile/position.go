@@ -41,7 +41,14 @@ func (d *document) position(path string) Position {
 	if d.root == nil {
 		return Position{Line: d.line, Column: 1}
 	}
-	closest, node := d.root, d.root
+	closest := Closest(d.root, path)
+	return Position{Line: d.line + closest.Line - 1, Column: closest.Column}
+}
+
+// Closest returns the name of the field, or the list item, at a path such as "spec.limits[0].window", or the closest one around it;
+// the root for none.
+func Closest(root *yaml.Node, path string) *yaml.Node {
+	closest, node := root, root
 	for _, step := range steps(path) {
 		at, value := child(node, step)
 		if at == nil {
@@ -49,7 +56,7 @@ func (d *document) position(path string) Position {
 		}
 		closest, node = at, value
 	}
-	return Position{Line: d.line + closest.Line - 1, Column: closest.Column}
+	return closest
 }
 
 // child returns the place of a step, which is a field's name or a list item, and its value.

@@ -43,6 +43,7 @@ func TestWalksOfThePage(t *testing.T) {
 
 // walk runs the steps in a folder with the files of the section.
 func walk(t *testing.T, section string, steps []testenv.ConsoleStep) {
+	t.Helper()
 	g := NewWithT(t)
 	folder, address := t.TempDir(), testenv.FreeAddr(t)
 	for _, block := range testenv.CodeBlocks(section, "yaml") {
@@ -50,16 +51,17 @@ func walk(t *testing.T, section string, steps []testenv.ConsoleStep) {
 			g.Expect(os.WriteFile(filepath.Join(folder, name[1]), []byte(block), 0o600)).To(Succeed())
 		}
 	}
-	script := walkStart
+	var script strings.Builder
+	script.WriteString(walkStart)
 	for _, step := range steps {
 		command := strings.ReplaceAll(step.Command, "127.0.0.1:8080", address)
 		if server, isServer := strings.CutSuffix(command, " &"); isServer {
 			command = fmt.Sprintf("%s --grpc-address= --metrics-address= --operator-address= >server.log 2>&1 & "+
 				"until curl --silent --fail --output /dev/null http://%s/readyz; do kill -0 $!; done", server, address)
 		}
-		script += command + "\necho '" + strings.TrimSuffix(endOfStep, "\n") + "'\n"
+		fmt.Fprintf(&script, "%s\necho '%s'\n", command, strings.TrimSuffix(endOfStep, "\n"))
 	}
-	shell := testenv.CommandContext(t.Context(), "bash", "-eu", "-c", script)
+	shell := testenv.CommandContext(t.Context(), "bash", "-eu", "-c", script.String())
 	shell.Dir = folder
 	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(process.Weir(t))+":"+os.Getenv("PATH"))
 	out, err := shell.Output()
