@@ -29,7 +29,7 @@ const (
 )
 
 // nameServers gives the servers the host of their rules and its aliases: the ones of the oldest Ingress that has some for
-// this host. A name is only of the first server that has it, and a host is no alias.
+// this host. A name is only of the first server that has it, and an alias that is a host of rules is ignored.
 func (c *nginxConverter) nameServers(active []*nginxIngress) {
 	isHost, isTaken := map[string]bool{}, map[hostName]bool{}
 	for _, s := range c.servers {
@@ -134,6 +134,7 @@ func (n hostName) contains(other hostName) bool {
 		return isBelow && other.kind == exactHost && strings.Count(other.name, ".") == strings.Count(n.name, ".")+1 || other == n
 	case anyHost:
 		return true
+	case exactHost:
 	}
 	return other == n
 }
@@ -147,32 +148,37 @@ func (n hostName) isPreferred(over hostName) bool {
 func (c *nginxConverter) hostMatches(s *nginxServer, i *nginxIngress) (matches []v1alpha1.Match) {
 	var exact v1alpha1.Match
 	for _, n := range s.names {
-		if n.kind == exactHost {
+		preferred, isReached := c.preferredNames(n, s, i)
+		switch {
+		case !isReached:
+		case n.kind == exactHost:
 			exact.Hosts = append(exact.Hosts, n.name)
-			continue
-		}
-		var preferred []hostName
-		isReached := true
-		for _, other := range c.servers {
-			for _, o := range other.names {
-				isReached = isReached && (other == s || o.kind != subdomains || n.kind != oneLabel || !o.contains(n))
-				if o.isPreferred(n) && !other.isOnlyOf(i) {
-					preferred = append(preferred, o)
-				}
-			}
-		}
-		if isReached {
-			m := v1alpha1.Match{When: allOf(n.conditions(preferred))}
-			if n.kind != anyHost {
-				m.Hosts = []string{"*." + n.name}
-			}
-			matches = append(matches, m)
+		case n.kind == anyHost:
+			matches = append(matches, v1alpha1.Match{When: allOf(n.conditions(preferred))})
+		default:
+			matches = append(matches, v1alpha1.Match{Hosts: []string{"*." + n.name}, When: allOf(n.conditions(preferred))})
 		}
 	}
 	if len(exact.Hosts) > 0 {
 		matches = append([]v1alpha1.Match{exact}, matches...)
 	}
 	return matches
+}
+
+// preferredNames returns the names that nginx prefers to the one of the server, unless the Ingress has all locations there. An alias
+// may take all hosts of a name, which is then not reached.
+func (c *nginxConverter) preferredNames(n hostName, s *nginxServer, i *nginxIngress) (names []hostName, isReached bool) {
+	for _, other := range c.servers {
+		for _, o := range other.names {
+			if other != s && o.kind == subdomains && n.kind == oneLabel && o.contains(n) {
+				return nil, false
+			}
+			if o.isPreferred(n) && !other.isOnlyOf(i) {
+				names = append(names, o)
+			}
+		}
+	}
+	return names, true
 }
 
 // conditions returns what hosts of a match cannot contain: the number of labels, and that no other name is preferred.

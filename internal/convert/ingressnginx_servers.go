@@ -5,6 +5,7 @@ package convert
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,16 +42,34 @@ var noIngress = &nginxIngress{Ingress: &networkingv1.Ingress{}}
 
 // buildServers sets the servers of the Ingresses.
 func (c *nginxConverter) buildServers() {
-	root := &nginxLocation{path: "/", owner: noIngress, isDefault: true}
-	servers := map[string]*nginxServer{"": {locations: []*nginxLocation{root}}}
 	var active []*nginxIngress
 	for _, i := range slices.SortedStableFunc(slices.Values(c.ingresses), compareAge) {
 		if !i.isCanary {
 			active = append(active, i)
 		}
 	}
+	servers := beginServers(active)
 	for _, i := range active {
-		if len(i.Spec.Rules) == 0 && i.Spec.DefaultBackend != nil && i.Spec.DefaultBackend.Resource == nil {
+		for _, rule := range i.Spec.Rules {
+			servers[strings.ToLower(rule.Host)].addPaths(i, rule.HTTP)
+		}
+	}
+	c.servers = slices.SortedFunc(maps.Values(servers), func(a, b *nginxServer) int {
+		return cmp.Compare(cmp.Or(a.host, "_"), cmp.Or(b.host, "_"))
+	})
+	for _, s := range c.servers {
+		c.settle(s)
+		s.expand()
+	}
+	c.nameServers(active)
+}
+
+// beginServers returns the servers by host, each with its first "/".
+func beginServers(active []*nginxIngress) map[string]*nginxServer {
+	root := &nginxLocation{path: "/", owner: noIngress, isDefault: true}
+	servers := map[string]*nginxServer{"": {locations: []*nginxLocation{root}}}
+	for _, i := range active {
+		if backend := i.Spec.DefaultBackend; len(i.Spec.Rules) == 0 && backend != nil && backend.Resource == nil {
 			root.claim(i)
 			root.ignoresRewrite = true
 		}
@@ -58,25 +77,12 @@ func (c *nginxConverter) buildServers() {
 			host := strings.ToLower(rule.Host)
 			if s := servers[host]; s == nil {
 				servers[host] = &nginxServer{host: host, locations: []*nginxLocation{{path: "/", owner: i, isDefault: true}}}
-			} else if s.locations[0].isDefault && s.locations[0].owner != noIngress {
+			} else if host != "" {
 				s.locations[0].addRival(i)
 			}
 		}
 	}
-	for _, i := range active {
-		for _, rule := range i.Spec.Rules {
-			servers[strings.ToLower(rule.Host)].addPaths(i, rule.HTTP)
-		}
-	}
-	for _, s := range servers {
-		c.servers = append(c.servers, s)
-	}
-	slices.SortFunc(c.servers, func(a, b *nginxServer) int { return cmp.Compare(cmp.Or(a.host, "_"), cmp.Or(b.host, "_")) })
-	for _, s := range c.servers {
-		c.settle(s)
-		s.expand()
-	}
-	c.nameServers(active)
+	return servers
 }
 
 // addPaths adds a location for each path of the rule.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -24,7 +25,7 @@ type manifest struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	text json.RawMessage
-	// place is the file and the line of its document, as "a.yaml:3"; empty without a name of the file.
+	// place is the file and the line of its document or of its item in a list, as "a.yaml:3"; empty without a name of the file.
 	place string
 }
 
@@ -58,7 +59,7 @@ func (c *collector) readManifests(files []File, namespace string) (found []*mani
 			if err == nil && bytes.HasPrefix(text, []byte("[")) {
 				c.addNote(Note{At: place, Text: "skipped a YAML list, which is not a manifest"})
 			} else if err == nil {
-				found, err = appendManifests(found, text, namespace, place)
+				found, err = appendManifests(found, text, namespace, place, itemPlaces(file.Name, line, document))
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%snot a manifest: %w", prefixOf(place), plain(err))
@@ -77,7 +78,22 @@ func (c *collector) readManifests(files []File, namespace string) (found []*mani
 	return found, nil
 }
 
-func appendManifests(found []*manifest, text json.RawMessage, namespace, place string) ([]*manifest, error) {
+// itemPlaces returns the places of the items of a list in a document that begins at the line.
+func itemPlaces(file string, line int, document []byte) (places []string) {
+	var root yamlv3.Node
+	if file == "" || yamlv3.Unmarshal(document, &root) != nil || len(root.Content) == 0 {
+		return nil
+	}
+	if items := member(root.Content[0], "items"); items != nil {
+		for _, item := range items.Content {
+			places = append(places, file+":"+strconv.Itoa(line-1+item.Line))
+		}
+	}
+	return places
+}
+
+// appendManifests appends the object in the text, or the objects of a list with the places of its items.
+func appendManifests(found []*manifest, text json.RawMessage, namespace, place string, items []string) ([]*manifest, error) {
 	if bytes.Equal(text, []byte("null")) {
 		return found, nil // only comments
 	}
@@ -94,9 +110,12 @@ func appendManifests(found []*manifest, text json.RawMessage, namespace, place s
 	if list.Items == nil {
 		return append(found, m), nil
 	}
-	for _, item := range list.Items {
+	for i, item := range list.Items {
+		if i < len(items) {
+			place = items[i]
+		}
 		var err error
-		if found, err = appendManifests(found, item, namespace, place); err != nil {
+		if found, err = appendManifests(found, item, namespace, place, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -134,8 +134,8 @@ func newConvertIngressNginx(program string) *cobra.Command {
 		Use:   "ingress-nginx PATH...",
 		Short: "Convert the rate limits in annotations of ingress-nginx",
 		Long: ` Every Ingress with limits becomes a
-policy. The files should have all Ingresses of the controller: a more specific path of
-another Ingress is excluded.
+policy. The files should have all Ingresses of the controller, with their times of
+creation: where an Ingress applies depends on the others and on which is older.
 
 Each pod of ingress-nginx counts on its own. --replicas multiplies the limits.`,
 		Example: fmt.Sprintf("  kubectl get ingresses -A -o yaml | %s convert ingress-nginx - --replicas 3 > policies.yaml", program),

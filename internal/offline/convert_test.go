@@ -81,6 +81,7 @@ func TestConvertCommands(t *testing.T) {
 	}{
 		"ingress-nginx":          {"", []string{"ingress-nginx", "../convert/testdata/ingressnginx/features.in.yaml", "--allow-partial", "--replicas", "2"}, 0, "burst: 62\n    name: rps\n    threshold: 20\n"},
 		"ingress-nginx, lost":    {"", []string{"ingress-nginx", "../convert/testdata/ingressnginx/features.in.yaml"}, 3, "5 limits cannot be converted"},
+		"ingress-nginx, no age":  {"", []string{"ingress-nginx", "../convert/testdata/ingressnginx/conflicts.in.yaml"}, 3, "conflicts.in.yaml:71: Ingress shop/one: lost: path /both of unknown.example"},
 		"ingress-nginx, none":    {"{}", []string{"ingress-nginx", "-"}, 1, "-: found no limits to convert; the command reads Ingresses with annotations nginx.ingress.kubernetes.io/limit-*"},
 		"another kind":           {"kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}", []string{"kuadrant", "-"}, 1, "-: found no limits to convert; the command reads RateLimitPolicies of the API group kuadrant.io"},
 		"all lost":               {"- {namespace: a, max_value: 1, seconds: 60, conditions: [x]}", []string{"limitador", "-", "--allow-partial"}, 1, "-: none of the 1 limits can be converted"},

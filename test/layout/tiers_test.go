@@ -48,7 +48,7 @@ func TestTiers(t *testing.T) {
 	for path, want := range map[string]string{
 		"cmd/kubectl-weir": "unit", "cmd/weir": "unit", "internal/compile": "unit", "internal/convert": "unit",
 		"internal/standalone": "unit", "internal/controller": "kube", "test/manager": "kube", "test/plugin": "kube",
-		"test/charts": "kube", "test/integration": "proxies", "test/console": "console", "test/process": "process",
+		"test/charts": "kube", "test/integration": "proxies", "test/migration/nginx": "proxies", "test/console": "console", "test/process": "process",
 		"test/faults": "faults",
 	} {
 		g.Expect(all[path]).To(Equal([]string{want}), path)

@@ -59,7 +59,7 @@ uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 %[2]s}
 `, dir, servers)
 	path := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(path, []byte(config), 0o644); err != nil { //nolint:gosec // another user reads it
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
 		tb.Fatal(err)
 	}
 	cmd := testenv.Command(Installed(tb, "nginx"), "-c", path, "-p", dir, "-e", "stderr")

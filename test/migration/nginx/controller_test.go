@@ -5,7 +5,7 @@ package nginx
 
 import (
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,12 +57,11 @@ type controller struct {
 // serversOf returns the servers that the controller makes of the Ingresses, sorted by host.
 func serversOf(ingresses []*networkingv1.Ingress) []*server {
 	c := &controller{ingresses: append([]*networkingv1.Ingress(nil), ingresses...), canaries: map[string]bool{}, servers: map[string]*server{}}
-	sort.SliceStable(c.ingresses, func(a, b int) bool {
-		x, y := c.ingresses[a], c.ingresses[b]
-		if x.CreationTimestamp.Equal(&y.CreationTimestamp) {
-			return x.Namespace+"/"+x.Name > y.Namespace+"/"+y.Name
+	slices.SortStableFunc(c.ingresses, func(a, b *networkingv1.Ingress) int {
+		if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+			return strings.Compare(b.Namespace+"/"+b.Name, a.Namespace+"/"+a.Name)
 		}
-		return x.CreationTimestamp.Before(&y.CreationTimestamp)
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
 	c.makeUpstreams()
 	c.makeServers()
@@ -70,12 +69,12 @@ func serversOf(ingresses []*networkingv1.Ingress) []*server {
 	c.makeLocations()
 	var all []*server
 	for _, s := range c.servers {
-		sort.SliceStable(s.locations, func(a, b int) bool { return s.locations[a].path > s.locations[b].path })
-		sort.SliceStable(s.locations, func(a, b int) bool { return len(s.locations[a].path) > len(s.locations[b].path) })
+		slices.SortStableFunc(s.locations, func(a, b location) int { return strings.Compare(b.path, a.path) })
+		slices.SortStableFunc(s.locations, func(a, b location) int { return len(b.path) - len(a.path) })
 		s.locations = withSlashes(s.locations)
 		all = append(all, s)
 	}
-	sort.Slice(all, func(a, b int) bool { return all[a].host < all[b].host })
+	slices.SortFunc(all, func(a, b *server) int { return strings.Compare(a.host, b.host) })
 	return all
 }
 
@@ -161,7 +160,7 @@ func (c *controller) makeAliases() {
 				c.servers[host].aliases = append(c.servers[host].aliases, alias)
 			}
 		}
-		sort.Strings(c.servers[host].aliases)
+		slices.Sort(c.servers[host].aliases)
 	}
 }
 

@@ -61,8 +61,8 @@ func (d described) ingress() *networkingv1.Ingress {
 // shape is a kind of configuration.
 type shape struct {
 	ingresses []described
-	hosts     string // of requests, besides those of the Ingresses
-	paths     string // of requests, besides those of the Ingresses
+	hosts     string // of requests, besides the ones of the Ingresses
+	paths     string // of requests, besides the ones of the Ingresses
 }
 
 var shapes = map[string]shape{
