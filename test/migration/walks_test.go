@@ -18,7 +18,7 @@ import (
 )
 
 // walkStart prepares a shell: it ends what it has started.
-const walkStart = "trap 'kill $(jobs -p) 2>/dev/null' EXIT\nexec 2>&1\n"
+const walkStart = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nexec 2>&1\n"
 
 // endOfStep separates the outputs of two commands.
 const endOfStep = "== end of step\n"
