@@ -21,11 +21,12 @@ var runners = map[string]struct{ file, function string }{
 	"docs/tasks/gateway-api.md":          {"test/e2e/gateway_task_test.go", "taskSpecs"},
 	"docs/tasks/tenant-quota.md":         {"test/integration/tasks_test.go", "TestTenantQuotaTask"},
 	"docs/tasks/tiers.md":                {"test/plugin/tiers_page_test.go", "TestPageOfTiers"},
+	"docs/migration.md":                  {"test/migration/walks_test.go", "TestWalksOfThePage"},
 	"docs/install.md":                    {"test/e2e/install_page_test.go", "readPage"},
 	"docs/integrations/envoy-gateway.md": {"test/plugin/wire_test.go", "wirePrintsThePage"},
 }
 
-// A block of commands on the page of the installation, or on a tutorial, task or integration page runs in a test, or a comment above it has the reason why
+// A block of commands on the pages of installation and migration, or on a tutorial, task or integration page runs in a test, or a comment above it has the reason why
 // it does not.
 func TestBlocksOfCommandsRun(t *testing.T) {
 	g := NewWithT(t)
@@ -36,7 +37,7 @@ func TestBlocksOfCommandsRun(t *testing.T) {
 		pages = append(pages, found...)
 	}
 	g.Expect(len(pages)).To(BeNumerically(">", 15))
-	pages = append(pages, filepath.Join(root, "docs", "install.md"))
+	pages = append(pages, filepath.Join(root, "docs", "install.md"), filepath.Join(root, "docs", "migration.md"))
 	run := map[string]bool{}
 	for _, path := range pages {
 		page, err := filepath.Rel(root, path)
