@@ -162,7 +162,7 @@ func (c *trafficConverter) convertRoute(ctx context.Context, r *route) {
 			c.inForce[s.policy] = true
 			switch problem := c.problemOf(&p, s); {
 			case problem != "":
-				c.lose(s.at(), "%s: %s", r.id(), problem)
+				c.lose(s.at(), "%s", problem)
 			case s.isShared():
 				c.shared[s] = append(c.shared[s], p)
 			default:
@@ -191,7 +191,7 @@ func (p *placement) byName() (parts []placement) {
 func (c *trafficConverter) problemOf(p *placement, s source) string {
 	for _, a := range p.listeners {
 		if c.gateways[a.namespace+"/"+a.gateway] == nil {
-			return fmt.Sprintf("its Gateway %s/%s is not among the files, so its listeners are unknown", a.namespace, a.gateway)
+			return fmt.Sprintf("Gateway %s/%s of %s is not among the files, so its listeners are unknown", a.namespace, a.gateway, p.route.id())
 		}
 	}
 	if s.scope == "global" && !s.isShared() && slices.ContainsFunc(p.set.global, func(other source) bool {

@@ -135,13 +135,14 @@ func (c *trafficConverter) loseListenerSets(r *route) {
 		return
 	}
 	for _, p := range c.policies {
-		if p.limits == nil {
+		if set := rulesOf(p); len(set.all()) == 0 {
 			continue
 		}
 		if slices.ContainsFunc(p.targets(), func(t trafficTarget) bool {
 			return t.Kind == plan.TargetGateway || t.Kind == r.Kind && t.Name == r.Name && p.Namespace == r.Namespace
 		}) || c.hasTarget(p, r.Kind, r.Namespace, r.Name, "") {
 			c.lose(p.id()+": spec.rateLimit", "%s is attached to a ListenerSet, which the command does not read", r.id())
+			c.inForce[p] = true
 		}
 	}
 }

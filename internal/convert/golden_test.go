@@ -40,6 +40,10 @@ var conversions = map[string]conversion{
 	"kuadrant": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
 		return convert.Kuadrant(ctx, fileOf(data), convert.KuadrantOptions{Namespace: "default"})
 	},
+	"envoygateway": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+		policies, _, notes, err := convert.EnvoyGateway(ctx, fileOf(data), convert.EnvoyGatewayOptions{Namespace: "default", Replicas: 3, WeirNamespace: "weir-system", Service: "weir"})
+		return policies, notes, err
+	},
 }
 
 // Each in.yaml converts to the policies and notes of its out.yaml, and the policies are valid.
