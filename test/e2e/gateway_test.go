@@ -172,5 +172,6 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		Expect(g.get(ctx, "/", g.newClient(), alice, "X-Jwt-Sub: forged").Status).To(Equal(http.StatusTooManyRequests))
 	}, SpecTimeout(2*time.Minute))
 
+	moveSpecs(func() *gateway { return g })
 	taskSpecs(func() *gateway { return g })
 })
