@@ -25,13 +25,24 @@
 //	ingressnginx_regex.go     their regular expressions, as conditions
 //	limitador.go              Limitador: its limits files to policies
 //	limitador_expressions.go  its expressions, with tests for absent entries
+//	routes.go                 routes and Gateways of the Gateway API
+//	routes_listeners.go       the listeners and hosts of routes
+//	routes_matches.go         targetRefs and matches for rules of routes
 //	kuadrant.go               Kuadrant: its policies and routes to policies
-//	kuadrant_resources.go     these resources
+//	kuadrant_resources.go     these policies
 //	kuadrant_selectors.go     the words of their earlier versions
-//	kuadrant_listeners.go     the listeners and hosts of routes
 //	kuadrant_effective.go     which of its policies are in force for a rule of a route
-//	kuadrant_matches.go       targetRefs and matches for rules of routes
+//	kuadrant_matches.go       targetRefs and matches of the policies
 //	kuadrant_expressions.go   its expressions in the words of policies
+//	envoygateway.go           EnvoyGateway: its BackendTrafficPolicies and routes to policies
+//	envoygateway_resources.go these policies
+//	envoygateway_targets.go   their targets that have no counterpart
+//	envoygateway_effective.go which of their rules are in force for a rule of a route
+//	envoygateway_limits.go    the limits of rules, and the rules that Envoy Gateway rejects
+//	envoygateway_clients.go   clientSelectors as matches and keys
+//	envoygateway_paths.go     paths, which Envoy compares with the query
+//	envoygateway_cells.go     keys for the routes that Envoy Gateway makes of one route
+//	envoygateway_wire.go      the manifests by which Gateways and routes ask Weir
 //	write.go                  Write: policies as YAML
 package convert
 

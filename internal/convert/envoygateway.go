@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -264,14 +265,7 @@ func (s *ruleSet) countsDenied() bool { return len(s.global) > 1 && len(s.domain
 
 // convert adds the policy of the rule for the requests; of a shared rule for all of them.
 func (c *trafficConverter) convert(ctx context.Context, s source, where []placement) {
-	words := []string{s.policy.Name, s.scope, fmt.Sprint(s.index)}
-	if !s.isShared() && (len(s.policy.targets()) != 1 || s.policy.targets()[0].Kind == plan.TargetGateway) {
-		words = append(words, where[0].route.Name)
-	}
-	if !s.isShared() && !where[0].isWhole && len(where[0].rules) == 1 {
-		words = append(words, where[0].route.ruleName(where[0].rules[0]))
-	}
-	policy := c.newPolicy(where[0].route.Namespace, words...)
+	policy := c.newPolicy(where[0].route.Namespace, s.words(&where[0])...)
 	selected, problems := clientsOf(s.rule())
 	for _, problem := range problems {
 		c.lose(s.at()+"."+problem.field, "%s", problem.text)
@@ -279,7 +273,7 @@ func (c *trafficConverter) convert(ctx context.Context, s source, where []placem
 	if len(problems) > 0 || !c.setLimit(s, policy, selected) {
 		return
 	}
-	if s.scope == "local" && len(s.rule().ClientSelectors) == 0 && !c.exempt(s, policy, &where[0].set) {
+	if s.isRest() && !c.exempt(s, policy, &where[0].set) {
 		return
 	}
 	if s.scope == "global" && !slices.ContainsFunc(where, func(p placement) bool { return !p.set.countsDenied() }) {
@@ -294,6 +288,21 @@ func (c *trafficConverter) convert(ctx context.Context, s source, where []placem
 	if len(c.found) > before {
 		c.addTargets(s, policy, where)
 	}
+}
+
+// words returns the words of the name of the policy for the requests.
+func (s source) words(p *placement) []string {
+	words := []string{s.policy.Name, s.scope, strconv.Itoa(s.index)}
+	if s.isShared() {
+		return words
+	}
+	if targets := s.policy.targets(); len(targets) != 1 || targets[0].Kind == plan.TargetGateway {
+		words = append(words, p.route.Name)
+	}
+	if !p.isWhole && len(p.rules) == 1 {
+		words = append(words, p.route.ruleName(p.rules[0]))
+	}
+	return words
 }
 
 // placeAll sets targetRefs, matches and the key of the policy.

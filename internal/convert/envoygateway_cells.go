@@ -16,7 +16,7 @@ import (
 // Envoy Gateway makes a route of Envoy for each host, rule and match of a route, behind each listener, and each of them has
 // its own counters. A policy of several of them has the host and the match in its key.
 
-// cellKey returns the parts of the key that tell apart the routes of Envoy for the rules behind the listeners.
+// cellKey returns the parts of the key that distinguish the routes of Envoy for the rules behind the listeners.
 func (r *route) cellKey(rules []int, listeners []attachment) (parts []v1alpha1.KeyPart, err error) {
 	for i, a := range listeners {
 		for _, b := range listeners[:i] {

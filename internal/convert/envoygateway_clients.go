@@ -5,6 +5,7 @@ package convert
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -96,10 +97,9 @@ func clientsOf(rule *trafficRule) (found *clients, problems []fieldProblem) {
 	if cidr != nil {
 		add(cidrField, nil, found.source(cidr))
 	}
-	for i, s := range rule.ClientSelectors {
-		for j := range s.QueryParams {
-			c, err := found.parameter(&s.QueryParams[j])
-			add(fmt.Sprintf("clientSelectors[%d].queryParams[%d]", i, j), c, err)
+	for _, s := range rule.ClientSelectors {
+		for i := range s.QueryParams {
+			found.conditions = append(found.conditions, *found.parameter(&s.QueryParams[i]))
 		}
 	}
 	return found, problems
@@ -126,19 +126,19 @@ func (c *clients) header(h *valueSelector) (*condition, error) {
 }
 
 // parameter returns the condition on the query parameter. One of the type Distinct also is a part of the key.
-func (c *clients) parameter(q *valueSelector) (*condition, error) {
+func (c *clients) parameter(q *valueSelector) *condition {
 	isPresent := strconv.Quote(q.Name) + " in request.query"
 	if q.Type == "Distinct" {
 		c.key = append(c.key, v1alpha1.KeyPart{Type: v1alpha1.KeyPartQueryParameter, QueryParameter: &v1alpha1.QueryParameterKey{Name: q.Name}})
 		return &condition{isPresent, func(m *v1alpha1.Match) {
 			m.QueryParameters = append(m.QueryParameters, v1alpha1.QueryParameterMatch{Name: q.Name, Type: v1alpha1.ValueMatchPresent})
-		}}, nil
+		}}
 	}
 	text, isOfEmpty := valueCondition("request.query["+strconv.Quote(q.Name)+"]", q)
 	if isOfEmpty {
 		text = "(" + isPresent + " && " + text + ")"
 	}
-	return inverted(text, q.Invert), nil
+	return inverted(text, q.Invert)
 }
 
 // valueCondition returns the condition on the value, and whether the empty text has it.
@@ -162,7 +162,7 @@ func methodCondition(methods []methodSelector) (*condition, error) {
 	var names, quoted []string
 	for _, m := range methods {
 		if slices.Contains(names, m.Value) || m.Invert && len(methods) > 1 {
-			return nil, fmt.Errorf("several methods of which one is inverted, or is there twice: Envoy counts a request once for each that it fits")
+			return nil, errors.New("several methods of which one is inverted, or is there twice: Envoy counts a request once for each that it fits")
 		}
 		names, quoted = append(names, m.Value), append(quoted, strconv.Quote(m.Value))
 	}
@@ -213,38 +213,47 @@ func (n *network) cidrs() (all []string) {
 	return all
 }
 
-// invalid returns why Envoy Gateway rejects the rule, nil for a valid one.
+// invalid returns why Envoy Gateway rejects the rule, nil for a valid one. It sets the default types of selectors.
 func (r *trafficRule) invalid() *fieldProblem {
 	if unitWindows[r.Limit.Unit] == 0 {
 		return &fieldProblem{"limit.unit", fmt.Sprintf("%q is not Second, Minute, Hour, Day, Week, Month or Year", r.Limit.Unit)}
 	}
-	for i, s := range r.ClientSelectors {
-		at := fmt.Sprintf("clientSelectors[%d]", i)
+	for i := range r.ClientSelectors {
+		s, at := &r.ClientSelectors[i], fmt.Sprintf("clientSelectors[%d]", i)
 		if len(s.Headers)+len(s.Methods)+len(s.QueryParams) == 0 && s.Path == nil && s.SourceCIDR == nil {
 			return &fieldProblem{at, "selects nothing"}
 		}
-		for j := range s.Headers {
-			if text := s.Headers[j].invalid("Exact", "Exact", "RegularExpression", "Distinct"); text != "" {
-				return &fieldProblem{fmt.Sprintf("%s.headers[%d]", at, j), text}
-			}
+		if problem := s.invalid(); problem != nil {
+			return &fieldProblem{at + "." + problem.field, problem.text}
 		}
-		for j := range s.QueryParams {
-			text := s.QueryParams[j].invalid("Exact", "Exact", "RegularExpression", "Distinct")
-			if value := s.QueryParams[j].Value; value != nil && *value == "" {
-				text = "needs a value"
-			}
-			if text != "" {
-				return &fieldProblem{fmt.Sprintf("%s.queryParams[%d]", at, j), text}
-			}
+	}
+	return nil
+}
+
+// invalid returns why Envoy Gateway rejects a field of the selector, nil for a valid one.
+func (s *clientSelector) invalid() *fieldProblem {
+	for i := range s.Headers {
+		if text := s.Headers[i].invalid("Exact", "RegularExpression", "Distinct"); text != "" {
+			return &fieldProblem{fmt.Sprintf("headers[%d]", i), text}
 		}
-		if s.Path != nil {
-			if text := s.Path.invalid("PathPrefix", "PathPrefix", "Exact", "RegularExpression"); text != "" {
-				return &fieldProblem{at + ".path", text}
-			}
+	}
+	for i := range s.QueryParams {
+		q := &s.QueryParams[i]
+		text := q.invalid("Exact", "RegularExpression", "Distinct")
+		if q.Value != nil && *q.Value == "" {
+			text = "needs a value"
 		}
-		if s.SourceCIDR != nil && (s.SourceCIDR.Value == nil || !isNetwork(*s.SourceCIDR.Value)) {
-			return &fieldProblem{at + ".sourceCIDR", "is not a network"}
+		if text != "" {
+			return &fieldProblem{fmt.Sprintf("queryParams[%d]", i), text}
 		}
+	}
+	if s.Path != nil {
+		if text := s.Path.invalid("PathPrefix", "Exact", "RegularExpression"); text != "" {
+			return &fieldProblem{"path", text}
+		}
+	}
+	if s.SourceCIDR != nil && (s.SourceCIDR.Value == nil || !isNetwork(*s.SourceCIDR.Value)) {
+		return &fieldProblem{"sourceCIDR", "is not a network"}
 	}
 	return nil
 }
@@ -254,9 +263,9 @@ func isNetwork(text string) bool {
 	return err == nil
 }
 
-// invalid returns why Envoy Gateway rejects the selector, "" if it does not. Without a type it has the given one.
-func (s *valueSelector) invalid(otherwise string, types ...string) string {
-	s.Type = cmp.Or(s.Type, otherwise)
+// invalid returns why Envoy Gateway rejects the selector, "" if it does not. Without a type it has the first one.
+func (s *valueSelector) invalid(types ...string) string {
+	s.Type = cmp.Or(s.Type, types[0])
 	switch {
 	case !slices.Contains(types, s.Type):
 		return fmt.Sprintf("the type %q is not one of %s", s.Type, strings.Join(types, ", "))

@@ -46,7 +46,7 @@ func rulesOf(p *trafficPolicy) (set ruleSet) {
 }
 
 // mergeRules returns the rules of a policy with mergeType and its parent. The policy keeps the rules of its parent with
-// StrategicMerge, and replaces them with JSONMerge. The default of its local rules replaces that of the parent.
+// StrategicMerge, and replaces them with JSONMerge. The default of its local rules replaces the default of the parent.
 func mergeRules(p, parent *trafficPolicy) ruleSet {
 	set, of := rulesOf(p), rulesOf(parent)
 	replaces := p.Spec.MergeType == "JSONMerge"
@@ -72,7 +72,7 @@ func (s *ruleSet) all() []source {
 }
 
 // rulesFor returns the rules in force for a rule of the route behind a listener. The policy of the rule replaces the one of
-// the route, and that the ones of the listener and the Gateway, even if it limits nothing. A redirect is not limited.
+// the route, which replaces the ones of the listener and the Gateway, even if it limits nothing. A redirect is not limited.
 func (o *trafficObjects) rulesFor(r *route, rule int, a attachment) ruleSet {
 	if r.Spec.Rules[rule].redirects() {
 		return ruleSet{}
@@ -122,11 +122,14 @@ func (o *trafficObjects) hasTarget(p *trafficPolicy, kind, namespace, name, sect
 	if slices.Contains(p.targets(), trafficTarget{Kind: kind, Name: name, SectionName: section}) {
 		return true
 	}
-	return section == "" && slices.ContainsFunc(p.Spec.TargetSelectors, func(s trafficSelector) bool {
-		selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
-		m := o.object(kind, namespace, name)
-		return err == nil && s.Kind == kind && m != nil && selector.Matches(labels.Set(m.Labels))
-	})
+	m := o.object(kind, namespace, name)
+	return section == "" && m != nil && slices.ContainsFunc(p.Spec.TargetSelectors, func(s trafficSelector) bool { return s.selects(m) })
+}
+
+// selects reports whether the object has the kind and the labels.
+func (s *trafficSelector) selects(m *manifest) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
+	return err == nil && s.Kind == m.Kind && selector.Matches(labels.Set(m.Labels))
 }
 
 // targets returns the targets that the policy names.

@@ -4,7 +4,6 @@
 package convert
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -18,14 +17,10 @@ func (p *trafficPolicy) validate() *fieldProblem {
 	if p.limits == nil {
 		return nil
 	}
-	if kind := p.limits.Type; kind != "" && (kind == "Global" && p.limits.Global == nil || kind != "Global" && (kind != "Local" || p.limits.Local == nil)) {
-		return &fieldProblem{"spec.rateLimit.type", fmt.Sprintf("%q has no rules", kind)}
+	if kind := p.limits.Type; kind != "" && p.limits.Global == nil && p.limits.Local == nil {
+		return &fieldProblem{"spec.rateLimit.type", fmt.Sprintf("there are no rules of the type %q", kind)}
 	}
 	set := rulesOf(p)
-	rest := int64(1) // the default unit of local limits is a second
-	if set.rest != nil {
-		rest = cmp.Or(unitWindows[set.rest.rule().Limit.Unit], 1)
-	}
 	for _, s := range slices.Concat(set.global, set.local) {
 		if problem := s.rule().invalid(); problem != nil {
 			return &fieldProblem{s.field() + "." + problem.field, problem.text}
@@ -34,11 +29,16 @@ func (p *trafficPolicy) validate() *fieldProblem {
 	if p.limits.Local == nil {
 		return nil
 	}
+	rest := int64(1) // the default unit is a second
+	if set.rest != nil {
+		rest = max(unitWindows[set.rest.rule().Limit.Unit], 1)
+	}
 	for i := range p.limits.Local.Rules {
-		if problem := p.limits.Local.Rules[i].invalidLocal(rest); problem != nil {
-			return &fieldProblem{source{p, "local", i}.field() + "." + problem.field, problem.text}
+		s := source{p, "local", i}
+		if problem := s.rule().invalidLocal(rest); problem != nil {
+			return &fieldProblem{s.field() + "." + problem.field, problem.text}
 		}
-		if s := (source{p, "local", i}); len(s.rule().ClientSelectors) == 0 && s != *set.rest {
+		if s.isRest() && s != *set.rest {
 			return &fieldProblem{s.field() + ".clientSelectors", "another rule has no selectors, too"}
 		}
 	}

@@ -165,10 +165,10 @@ func (p *trafficPolicy) readLimits() (unknown []string, err error) {
 	for _, problem := range problems {
 		unknown = append(unknown, strings.ReplaceAll(problem.Error(), `field "`, `field "spec.rateLimit.`))
 	}
-	switch p.limits.Type {
-	case "Global":
+	if p.limits.Type != "" && p.limits.Type != "Local" {
 		p.limits.Local = nil
-	case "Local":
+	}
+	if p.limits.Type != "" && p.limits.Type != "Global" {
 		p.limits.Global = nil
 	}
 	return unknown, nil
@@ -199,6 +199,9 @@ func (s source) rule() *trafficRule {
 	}
 	return &s.policy.limits.Global.Rules[s.index]
 }
+
+// isRest reports whether the rule is for the requests that no other local rule selects.
+func (s source) isRest() bool { return s.scope == "local" && len(s.rule().ClientSelectors) == 0 }
 
 // isShared reports whether all routes have one counter.
 func (s source) isShared() bool { return s.scope == "global" && s.rule().Shared }

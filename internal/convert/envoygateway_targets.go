@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -94,21 +93,13 @@ func (c *trafficConverter) noteConflict(p *trafficPolicy, at string, t trafficTa
 // noteSelector notes a selector of targets as noteTarget does.
 func (c *trafficConverter) noteSelector(p *trafficPolicy, field string, s *trafficSelector) bool {
 	at := p.id() + ": " + field
-	selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
-	switch {
-	case err != nil:
-		c.lose(at, "is not a selector: %s", err)
-		return false
-	case s.Namespaces != nil && s.Namespaces.From != "Same" && s.Namespaces.From != "":
-		c.lose(at+".namespaces", "targets of other Namespaces are not supported")
-		return false
-	case !isRouteOrGateway(s.Kind):
-		c.lose(at+".kind", "%q is not supported, only Gateway, HTTPRoute and GRPCRoute", s.Kind)
+	if problem := s.problem(); problem != "" {
+		c.lose(at, "%s", problem)
 		return false
 	}
 	isKnown, selects := true, false
 	for _, m := range c.targetManifests() {
-		if m.Kind == s.Kind && m.Namespace == p.Namespace && selector.Matches(labels.Set(m.Labels)) {
+		if m.Namespace == p.Namespace && s.selects(m) {
 			selects = true
 			isKnown = c.noteConflict(p, at, trafficTarget{Kind: m.Kind, Name: m.Name}) && isKnown
 		}
@@ -117,6 +108,20 @@ func (c *trafficConverter) noteSelector(p *trafficPolicy, field string, s *traff
 		c.lose(at, "no %s of Namespace %s among the files has these labels", s.Kind, p.Namespace)
 	}
 	return isKnown && selects
+}
+
+// problem returns why the command cannot find the targets of the selector, or "".
+func (s *trafficSelector) problem() string {
+	_, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
+	switch {
+	case err != nil:
+		return "is not a selector: " + err.Error()
+	case s.Namespaces != nil && s.Namespaces.From != "Same" && s.Namespaces.From != "":
+		return "targets of other Namespaces are not supported"
+	case !isRouteOrGateway(s.Kind):
+		return fmt.Sprintf("targets of the kind %q are not supported, only Gateway, HTTPRoute and GRPCRoute", s.Kind)
+	}
+	return ""
 }
 
 // targetManifests returns the Gateways and routes.

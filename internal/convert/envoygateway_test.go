@@ -58,7 +58,7 @@ func TestMergedTrafficPolicies(t *testing.T) {
 		noRest   = `local: {rules: [{clientSelectors: [{methods: [{value: PUT}]}], limit: {requests: 42, unit: Hour}}]}`
 		restOnly = `local: {rules: [{limit: {requests: 41, unit: Hour}}]}`
 	)
-	// the thresholds of local limits are those of two pods
+	// two pods share the local limits
 	for name, tc := range map[string]struct {
 		merge, limits string
 		want          []int64
@@ -187,7 +187,8 @@ func TestPlacesOfTrafficPolicies(t *testing.T) {
 	text := edgeAndShop + trafficPolicyOf("toys", "{targetRefs: [{kind: HTTPRoute, name: toys}], rateLimit: {global: {rules: [{limit: {requests: 5, unit: Hour}, speed: 1}]}}}")
 	_, _, notes, err := convert.EnvoyGateway(t.Context(), filesOf(text), convert.EnvoyGatewayOptions{Namespace: "shop", Replicas: 1})
 	g.Expect(err).NotTo(HaveOccurred())
-	line := strings.Count(text[:strings.Index(text, "kind: BackendTrafficPolicy")], "\n")
+	before, _, _ := strings.Cut(text, "kind: BackendTrafficPolicy")
+	line := strings.Count(before, "\n")
 	g.Expect(notes).To(ContainElement(convert.Note{
 		At: fmt.Sprintf("a.yaml:%d: BackendTrafficPolicy shop/toys", line), Text: `lost: unknown field "spec.rateLimit.global.rules[0].speed"`, Loss: true,
 	}))

@@ -5,7 +5,6 @@ package convert
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -84,30 +83,34 @@ func (c *trafficConverter) isWired(t wireTarget) bool {
 // factsOf returns the objects of the files that matter for the target.
 func (c *trafficConverter) factsOf(t wireTarget) *wiring.Facts {
 	f := &wiring.Facts{
+		Target: c.objectsWhere(func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == t.kind && o.GetNamespace() == t.namespace && o.GetName() == t.name
+		})[0],
 		WeirNamespace: c.options.WeirNamespace, Service: c.options.Service, Port: wiring.GRPCPort, Envoys: []string{c.options.EnvoyNamespace},
-	}
-	for _, object := range c.objects {
-		if object.GetKind() == t.kind && object.GetNamespace() == t.namespace && object.GetName() == t.name {
-			f.Target = object
-		}
 	}
 	parents := map[string]bool{}
 	for _, p := range wiring.ParentsOf(f.Target) {
 		parents[p.Namespace+"/"+p.Name] = true
 	}
 	f.Parents = len(parents)
-	for _, object := range c.objects {
-		switch name := object.GetNamespace() + "/" + object.GetName(); {
-		case object.GetKind() == "SecurityPolicy":
-			f.Policies = append(f.Policies, object)
-		case object.GetKind() == plan.TargetGateway && (object == f.Target || parents[name]):
-			f.Gateways = append(f.Gateways, object)
-		case strings.HasSuffix(object.GetKind(), "Route") && slices.ContainsFunc(wiring.ParentsOf(object), func(p wiring.Parent) bool { return p.Covers(f.Target, "") }):
-			f.Routes = append(f.Routes, object)
-		}
-	}
+	f.Gateways = c.objectsWhere(func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == plan.TargetGateway && (o == f.Target || parents[o.GetNamespace()+"/"+o.GetName()])
+	})
+	f.Routes = c.objectsWhere(func(o *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(wiring.ParentsOf(o), func(p wiring.Parent) bool { return p.Covers(f.Target, "") })
+	})
+	f.Policies = c.objectsWhere(func(o *unstructured.Unstructured) bool { return o.GetKind() == "SecurityPolicy" })
 	slices.SortStableFunc(f.Policies, func(a, b *unstructured.Unstructured) int {
 		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
 	})
 	return f
+}
+
+func (c *trafficConverter) objectsWhere(matters func(*unstructured.Unstructured) bool) (found []*unstructured.Unstructured) {
+	for _, object := range c.objects {
+		if matters(object) {
+			found = append(found, object)
+		}
+	}
+	return found
 }

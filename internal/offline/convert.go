@@ -6,6 +6,7 @@ package offline
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -190,7 +191,7 @@ func (c *converter) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	files, names := make([]convert.File, len(sources)), strings.Join(args, ", ")
+	files := make([]convert.File, len(sources))
 	for i, source := range sources {
 		files[i] = convert.File{Name: source.Name, Data: source.Data}
 	}
@@ -203,24 +204,35 @@ func (c *converter) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
+	if err := c.judge(&got, strings.Join(args, ", ")); err != nil {
+		return err
+	}
+	return got.write(cmd.OutOrStdout())
+}
+
+// judge returns an error if the result of the named files is not to be written.
+func (c *converter) judge(got *result, names string) error {
 	lost := countLosses(got.notes)
-	if lost > 0 && !c.allowPartial {
-		return exitWith(exitPartial, fmt.Errorf(
-			"%s: %d limits cannot be converted; --allow-partial converts the others", names, lost))
-	}
-	if len(got.policies) == 0 && lost > 0 {
+	switch {
+	case lost > 0 && !c.allowPartial:
+		return exitWith(exitPartial, fmt.Errorf("%s: %d limits cannot be converted; --allow-partial converts the others", names, lost))
+	case len(got.policies) == 0 && lost > 0:
 		return exitWith(exitFindings, fmt.Errorf("%s: none of the %d limits can be converted", names, lost))
-	}
-	if len(got.policies) == 0 {
+	case len(got.policies) == 0:
 		return exitWith(exitFindings, fmt.Errorf("%s: found no limits to convert; the command reads %s", names, c.reads))
 	}
-	if err := convert.Write(cmd.OutOrStdout(), got.policies); err != nil || len(got.manifests) == 0 {
+	return nil
+}
+
+// write writes the policies, and the manifests after them.
+func (r *result) write(w io.Writer) error {
+	if err := convert.Write(w, r.policies); err != nil || len(r.manifests) == 0 {
 		return err
 	}
-	if _, err := fmt.Fprintln(cmd.OutOrStdout(), "---"); err != nil {
+	if _, err := fmt.Fprintln(w, "---"); err != nil {
 		return err
 	}
-	return wiring.Write(cmd.OutOrStdout(), got.manifests)
+	return wiring.Write(w, r.manifests)
 }
 
 func countLosses(notes []convert.Note) (lost int) {

@@ -4,12 +4,15 @@
 package offline_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/offline"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // runConvert runs weir convert envoy-ratelimit.
@@ -93,6 +96,10 @@ func TestConvertCommands(t *testing.T) {
 		"Kuadrant, lost":         {"", []string{"kuadrant", "../convert/testdata/kuadrant"}, 3, "limits cannot be converted"},
 		"Kuadrant by matches":    {"", []string{"kuadrant", "../convert/testdata/kuadrant/overrides.in.yaml", "--by-matches"}, 0, "- hosts:\n    - toys.shop.example"},
 		"Kuadrant, tokens":       {"apiVersion: kuadrant.io/v1alpha1\nkind: TokenRateLimitPolicy\nmetadata: {name: a}\nspec: {limits: {free: {}}}", []string{"kuadrant", "-"}, 3, "spec.limits.free: lost: tokens are counted after the response"},
+		"Envoy Gateway":          {"", []string{"envoy-gateway", "../convert/testdata/envoygateway/features.in.yaml", "--service", "limiter"}, 0, "- name: limiter\n        namespace: weir-system\n        port: 8081"},
+		"Envoy Gateway, pods":    {"", []string{"envoy-gateway", "../convert/testdata/envoygateway/features.in.yaml", "--replicas", "3"}, 0, "threshold: 60\n"},
+		"Envoy Gateway, lost":    {"", []string{"envoy-gateway", "../convert/testdata/envoygateway"}, 3, "limits cannot be converted"},
+		"Envoy Gateway, none":    {"{}", []string{"envoy-gateway", "-"}, 1, "-: found no limits to convert; the command reads BackendTrafficPolicies with rate limits"},
 		"late charges":           {"- {namespace: edge, max_value: 1, seconds: 60}", []string{"limitador", "-", "--late-charges"}, 0, "lateCharges:\n    from: 2"},
 		"no late charges":        {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]", []string{"envoy-ratelimit", "-"}, 0, "set --late-charges"},
 		"no source":              {"", nil, 0, "Available Commands:"},
@@ -110,4 +117,35 @@ func TestConvertCommands(t *testing.T) {
 			g.Expect(code).To(Equal(tc.code))
 		})
 	}
+}
+
+// The walk of the page about migration from Envoy Gateway runs as printed.
+func TestPageOfEnvoyGateway(t *testing.T) {
+	g := NewWithT(t)
+	page, err := os.ReadFile("../../docs/migration.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	var file string
+	for _, block := range testenv.CodeBlocks(string(page), "yaml") {
+		if strings.Contains(block, "kind: BackendTrafficPolicy") {
+			file = block
+		}
+	}
+	g.Expect(file).NotTo(BeEmpty())
+	run := false
+	for _, block := range testenv.ConsoleBlocks(t, "migration.md") {
+		for _, step := range block.Steps {
+			words := step.Words()
+			if len(words) < 4 || words[2] != "envoy-gateway" {
+				continue
+			}
+			run = true
+			t.Chdir(t.TempDir())
+			g.Expect(os.WriteFile(words[3], []byte(file), 0o600)).To(Succeed())
+			code, out, notes, err := execute(t, offline.NewConvert("weir"), "", words[2:]...)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(code).To(BeZero())
+			g.Expect(notes + out).To(HavePrefix(step.Output))
+		}
+	}
+	g.Expect(run).To(BeTrue())
 }

@@ -6,7 +6,7 @@
 //
 // Read the files in this order:
 //
-//	wiring.go     what the caller knows of the cluster, and the manifests as YAML
+//	wiring.go     the objects of the cluster that matter, and the manifests as YAML
 //	policy.go     the fields of SecurityPolicies that matter
 //	manifests.go  the manifests of one target
 package wiring
