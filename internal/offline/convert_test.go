@@ -4,15 +4,12 @@
 package offline_test
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/offline"
 	"github.com/weir-dev/weir/internal/policyfile"
-	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // runConvert runs weir convert envoy-ratelimit.
@@ -117,35 +114,4 @@ func TestConvertCommands(t *testing.T) {
 			g.Expect(code).To(Equal(tc.code))
 		})
 	}
-}
-
-// The walk of the page about migration from Envoy Gateway runs as printed.
-func TestPageOfEnvoyGateway(t *testing.T) {
-	g := NewWithT(t)
-	page, err := os.ReadFile("../../docs/migration.md")
-	g.Expect(err).NotTo(HaveOccurred())
-	var file string
-	for _, block := range testenv.CodeBlocks(string(page), "yaml") {
-		if strings.Contains(block, "kind: BackendTrafficPolicy") {
-			file = block
-		}
-	}
-	g.Expect(file).NotTo(BeEmpty())
-	run := false
-	for _, block := range testenv.ConsoleBlocks(t, "migration.md") {
-		for _, step := range block.Steps {
-			words := step.Words()
-			if len(words) < 4 || words[2] != "envoy-gateway" {
-				continue
-			}
-			run = true
-			t.Chdir(t.TempDir())
-			g.Expect(os.WriteFile(words[3], []byte(file), 0o600)).To(Succeed())
-			code, out, notes, err := execute(t, offline.NewConvert("weir"), "", words[2:]...)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(code).To(BeZero())
-			g.Expect(notes + out).To(HavePrefix(step.Output))
-		}
-	}
-	g.Expect(run).To(BeTrue())
 }
