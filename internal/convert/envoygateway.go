@@ -81,7 +81,7 @@ func (c *trafficConverter) differences() []string {
 		differences = append(differences, "windows of global limits start at the first request of a key, not at the full minute, hour or day")
 	}
 	if c.hasLocal {
-		differences = append(differences, fmt.Sprintf("local limits are those of %d pods of Envoy together (--replicas), whichever pod gets the requests", c.options.Replicas))
+		differences = append(differences, fmt.Sprintf("the pods of Envoy share each local limit, which is multiplied by --replicas (%d)", c.options.Replicas))
 	}
 	return differences
 }

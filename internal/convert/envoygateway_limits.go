@@ -29,6 +29,11 @@ func (p *trafficPolicy) validate() *fieldProblem {
 	if p.limits.Local == nil {
 		return nil
 	}
+	return p.validateLocal(&set)
+}
+
+// validateLocal is validate for local limits.
+func (p *trafficPolicy) validateLocal(set *ruleSet) *fieldProblem {
 	rest := int64(1) // the default unit is a second
 	if set.rest != nil {
 		rest = max(unitWindows[set.rest.rule().Limit.Unit], 1)
