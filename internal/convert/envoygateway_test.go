@@ -193,3 +193,21 @@ func TestPlacesOfTrafficPolicies(t *testing.T) {
 		At: fmt.Sprintf("a.yaml:%d: BackendTrafficPolicy shop/toys", line), Text: `lost: unknown field "spec.rateLimit.global.rules[0].speed"`, Loss: true,
 	}))
 }
+
+// A host of a route belongs to the listener that names it, of several with one port.
+func TestListenersOfTrafficPolicies(t *testing.T) {
+	g := NewWithT(t)
+	objects := strings.NewReplacer(
+		"{name: http, port: 80, protocol: HTTP}", `{name: wide, port: 80, protocol: HTTP, hostname: "*.example"}, {name: toys, port: 80, protocol: HTTP, hostname: toys.example}`,
+	).Replace(edgeAndShop)
+	of := func(listener string, requests int) string {
+		return trafficPolicyOf(listener, fmt.Sprintf("{targetRefs: [{kind: Gateway, name: edge, sectionName: %s}], rateLimit: {global: {rules: [{limit: {requests: %d, unit: Hour}}]}}}", listener, requests))
+	}
+	policies, _, notes := convertEnvoyGateway(t, objects+of("wide", 1)+of("toys", 2))
+	g.Expect(notes).NotTo(ContainElement(HaveField("Loss", true)))
+	thresholds := map[string]int64{}
+	for _, p := range policies {
+		thresholds[string(p.Spec.TargetRefs[0].Name)] = p.Spec.Limits[0].Threshold
+	}
+	g.Expect(thresholds).To(Equal(map[string]int64{"toys": 2, "books": 1}))
+}
