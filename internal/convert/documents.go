@@ -53,6 +53,9 @@ func (c *configuration) problem(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			path, _, _ := strings.Cut(err.Error(), ": ")
+			if field, isUnknown := strings.CutPrefix(path, `unknown field "`); isUnknown {
+				path = strings.TrimSuffix(field, `"`)
+			}
 			placed = append(placed, fmt.Errorf("%s%w", strings.TrimSuffix(c.place(path), path), err))
 		}
 	}

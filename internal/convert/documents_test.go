@@ -98,6 +98,8 @@ func TestPlacesInFiles(t *testing.T) {
 	g.Expect(err).To(MatchError(And(HavePrefix(`b.yaml:3: domain: "a" is also at a.yaml:1: domain`), ContainSubstring("MERGE_DOMAIN_CONFIG"))))
 	_, _, err = convert.EnvoyRatelimit(t.Context(), filesOf(fine, "domain: b\ndescriptors:\n- key: a\n  rate_limit:\n    unit: century\n"), convert.Options{Namespace: "shop"})
 	g.Expect(err).To(MatchError(HavePrefix(`b.yaml:5: descriptors[0].rate_limit.unit: "century" is not one of`)))
+	_, _, err = convert.EnvoyRatelimit(t.Context(), filesOf("domain: b\ndescriptors:\n- key: a\n  ratelimit: {}\n"), convert.Options{Namespace: "shop"})
+	g.Expect(err).To(MatchError(`a.yaml:4: unknown field "descriptors[0].ratelimit"`))
 	_, _, err = convert.EnvoyRatelimit(t.Context(), filesOf(fine, "a: ["), convert.Options{Namespace: "shop"})
 	g.Expect(err).To(MatchError(HavePrefix("b.yaml: not a configuration of envoyproxy/ratelimit: line 1")))
 
