@@ -18,7 +18,7 @@ var record = flag.Bool("record", false, "rewrite the answers of the service, wit
 const answersFile = "testdata/answers.yaml"
 
 // randomScenarios is the number of scenarios at random.
-const randomScenarios = 15
+const randomScenarios = 30
 
 func allScenarios() []scenario {
 	all := scenarios
@@ -51,7 +51,7 @@ func TestAnswersLikeRatelimit(t *testing.T) {
 			g.Expect(got[j]).To(Equal(want[j]), "%s, call %d: %+v\n%s", s.name, j, c, s.config)
 		}
 	}
-	g.Expect(calls).To(BeNumerically(">", 1000))
+	g.Expect(calls).To(BeNumerically(">", 2400))
 	g.Expect(denied).To(BeNumerically(">", 100))
 }
 
