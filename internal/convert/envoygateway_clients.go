@@ -118,11 +118,7 @@ func (c *clients) header(h *valueSelector) (*condition, error) {
 			m.Headers = append(m.Headers, v1alpha1.HeaderMatch{Name: h.Name, Type: v1alpha1.ValueMatchPresent})
 		}}, nil
 	}
-	text, isOfEmpty := valueCondition("request.headers["+strconv.Quote(name)+"]", h)
-	if isOfEmpty {
-		text = "(" + isPresent + " && " + text + ")" // an absent header reads as ""
-	}
-	return inverted(text, h.Invert), nil
+	return valueCondition("request.headers", name, h), nil
 }
 
 // parameter returns the condition on the query parameter. One of the type Distinct also is a part of the key.
@@ -134,19 +130,20 @@ func (c *clients) parameter(q *valueSelector) *condition {
 			m.QueryParameters = append(m.QueryParameters, v1alpha1.QueryParameterMatch{Name: q.Name, Type: v1alpha1.ValueMatchPresent})
 		}}
 	}
-	text, isOfEmpty := valueCondition("request.query["+strconv.Quote(q.Name)+"]", q)
-	if isOfEmpty {
-		text = "(" + isPresent + " && " + text + ")"
-	}
-	return inverted(text, q.Invert)
+	return valueCondition("request.query", q.Name, q)
 }
 
-// valueCondition returns the condition on the value, and whether the empty text has it.
-func valueCondition(value string, s *valueSelector) (text string, isOfEmpty bool) {
+// valueCondition returns the condition on the value with the name, which must be present. An absent one reads as "".
+func valueCondition(values, name string, s *valueSelector) *condition {
+	value := values + "[" + strconv.Quote(name) + "]"
+	text, isOfEmpty := value+" == "+strconv.Quote(*s.Value), *s.Value == ""
 	if s.Type == "RegularExpression" {
-		return matching(value, *s.Value), regexp.MustCompile("^(?:" + *s.Value + ")$").MatchString("")
+		text, isOfEmpty = matching(value, *s.Value), regexp.MustCompile("^(?:"+*s.Value+")$").MatchString("")
 	}
-	return value + " == " + strconv.Quote(*s.Value), *s.Value == ""
+	if isOfEmpty {
+		text = "(" + strconv.Quote(name) + " in " + values + " && " + text + ")"
+	}
+	return inverted(text, s.Invert)
 }
 
 // inverted returns the condition, or its opposite.

@@ -19,7 +19,7 @@ type wireTarget struct {
 	kind, namespace, name, at string
 }
 
-// addTargets adds what is to ask Weir for the policy: the Gateways if its source has a Gateway, else the routes.
+// addTargets adds the Gateways of the policy to those that must ask Weir, if its source targets a Gateway, else its routes.
 func (c *trafficConverter) addTargets(s source, policy *v1alpha1.RateLimitPolicy, where []placement) {
 	add := func(kind, namespace, name string) {
 		if !slices.ContainsFunc(c.targets, func(t wireTarget) bool { return t.kind == kind && t.namespace == namespace && t.name == name }) {

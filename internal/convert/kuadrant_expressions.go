@@ -75,8 +75,8 @@ func kuadrantExpression[T expression.Result](text string) (string, error) {
 // textWithPort is a text that ends with a colon and digits, after the call that it is an argument of.
 var textWithPort = regexp.MustCompile(`(\w*\()?('[^'/\[]*:\d*'|"[^"/\[]*:\d*")`)
 
-// comparedPort returns the first text with a port in an expression that reads request.host, "" for none. Methods that divide a
-// text find no colon in a host without a port, and return what they do in Kuadrant.
+// comparedPort returns the first text with a port in an expression that reads request.host, "" for none. split and replace
+// find no colon in a host without a port, and return the same host as in Kuadrant.
 func comparedPort(text string) string {
 	if !strings.Contains(text, "request.host") {
 		return ""

@@ -105,7 +105,7 @@ func (w *kuadrantWhen) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// identitySelector begins the selectors of what the filter for authentication has found.
+// identitySelector begins the selectors of the identity that the authentication filter has found.
 const identitySelector = `metadata.filter_metadata.envoy\.filters\.http\.ext_authz.`
 
 // selectorExpression returns the expression for a path of names, in which `\.` is a dot of a name.

@@ -54,8 +54,8 @@ type wiring struct {
 	notes     []string
 }
 
-// Make returns the manifests by which the target asks Weir, and notes about what they cannot do. An error names what prevents
-// the target from asking Weir.
+// Make returns the manifests that let the target ask Weir, and notes on what they leave undone. An error names the object that
+// keeps the target from asking Weir.
 func Make(o *Options, found *Facts) (manifests []Manifest, notes []string, err error) {
 	m := &wiring{options: o, found: found}
 	if err := m.make(); err != nil {

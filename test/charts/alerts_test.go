@@ -276,11 +276,11 @@ func TestAlertsCanBeDisabled(t *testing.T) {
 // at a twentieth of that.
 func TestRulesOfTheObjectives(t *testing.T) {
 	g := NewWithT(t)
-	block := regexp.MustCompile("(?s)```yaml\n(groups:.*?)\n```").FindStringSubmatch(read(t, root+"/docs/slo.md"))
-	g.Expect(block).NotTo(BeNil())
+	blocks := testenv.CodeBlocks(read(t, root+"/docs/slo.md"), "yaml")
+	g.Expect(blocks).To(HaveLen(1))
 	dir := t.TempDir()
 	rules, cases := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "tests.yaml")
-	write(t, rules, block[1])
+	write(t, rules, blocks[0])
 	promtool(t, "check", "rules", rules)
 	samples := func(degraded, slow int) series {
 		return series{
@@ -301,9 +301,9 @@ func TestRulesOfTheObjectives(t *testing.T) {
 	writeYAML(t, cases, map[string]any{"rule_files": []string{rules}, "evaluation_interval": "30s", "tests": tests})
 	promtool(t, "test", "rules", cases)
 	// Every metric of the rules is one of Weir, and an unknown record would be a silent alert.
-	for _, expression := range regexp.MustCompile(`(?m)^ +expr: (.*)$`).FindAllStringSubmatch(block[1], -1) {
+	for _, expression := range regexp.MustCompile(`(?m)^ +expr: (.*)$`).FindAllStringSubmatch(blocks[0], -1) {
 		for _, record := range regexp.MustCompile(`weir:\w+:\w+`).FindAllString(expression[1], -1) {
-			g.Expect(block[1]).To(ContainSubstring("record: " + record + "\n"))
+			g.Expect(blocks[0]).To(ContainSubstring("record: " + record + "\n"))
 		}
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // printedPage is a page whose blocks of commands run as printed, in a folder as a checkout has it.
@@ -29,8 +30,8 @@ func readPage(folder, path string, edits *strings.Replacer) *printedPage {
 	text, err := os.ReadFile(filepath.Join(root, path))
 	Expect(err).NotTo(HaveOccurred())
 	p := &printedPage{folder: folder, text: string(text), unused: map[string]bool{}, edits: edits}
-	for _, block := range regexp.MustCompile("(?s)\n```sh\n(.*?)```").FindAllStringSubmatch(p.text, -1) {
-		p.unused[block[1]] = true
+	for _, block := range testenv.CodeBlocks(p.text, "sh") {
+		p.unused[block] = true
 	}
 	return p
 }
@@ -54,9 +55,9 @@ func (p *printedPage) run(ctx context.Context, text string) string {
 // write writes the printed file that has the text.
 func (p *printedPage) write(name, text string) {
 	GinkgoHelper()
-	for _, block := range regexp.MustCompile("(?s)\n```yaml\n(.*?)```").FindAllStringSubmatch(p.text, -1) {
-		if strings.Contains(block[1], text) {
-			Expect(os.WriteFile(filepath.Join(p.folder, name), []byte(p.edits.Replace(block[1])), 0o600)).To(Succeed())
+	for _, block := range testenv.CodeBlocks(p.text, "yaml") {
+		if strings.Contains(block, text) {
+			Expect(os.WriteFile(filepath.Join(p.folder, name), []byte(p.edits.Replace(block)), 0o600)).To(Succeed())
 			return
 		}
 	}

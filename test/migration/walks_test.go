@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv/process"
 )
 
-// walkStart prepares a shell: it ends what it has started.
+// walkStart begins a script: at its end the shell ends the servers that it has started.
 const walkStart = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nexec 2>&1\n"
 
 // endOfStep separates the outputs of two commands.

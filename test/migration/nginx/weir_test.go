@@ -114,7 +114,7 @@ func (w *target) spend(t *testing.T, r request) bool {
 	return decision.Allowed
 }
 
-// losses returns the notes of what was lost.
+// losses returns the notes of limits that the conversion lost.
 func (w *target) losses() (losses []string) {
 	for _, n := range w.notes {
 		if n.Loss {
