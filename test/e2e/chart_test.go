@@ -342,11 +342,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(tool(ctx, p.path, "check", "--wait", "1m", "--weir-namespace", i.namespace)).To(And(
 			MatchRegexp(`(?m)^ok +webhook +.*served by \d+ pods$`), MatchRegexp(`(?m)^ok +redis +redis 7\.0`), MatchRegexp(`(?m)^ok +leader `)))
 		Expect(p.succeed(ctx, "jane", "check", "--wait", "1m")).To(MatchRegexp(`(?m)^not checked +webhook `), "forbidden to her")
-		var log strings.Builder
-		for pod := range strings.FieldsSeq(kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true", "--output=name")) {
-			log.WriteString(kubectl(ctx, "logs", pod, "--namespace", i.namespace))
-		}
-		Expect(log.String()).To(MatchRegexp(`"msg":"Unblocked a key",.*"user":"system:serviceaccount:[^"]+:on-call","credentialID":"JTI=[^"]+","claimedUser":"jane"`))
+		Eventually(i.logs).WithContext(ctx).Should(MatchRegexp(`"msg":"Unblocked a key",.*"user":"system:serviceaccount:[^"]+:on-call","credentialID":"JTI=[^"]+","claimedUser":"jane"`))
 	}, SpecTimeout(3*time.Minute))
 
 	It("decides from slices, never exceeds the quota, and resets it", func(ctx SpecContext) {

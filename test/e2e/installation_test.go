@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -177,6 +178,18 @@ func (i *installation) pods(ctx context.Context) []string {
 	return strings.Fields(kubectl(ctx, "get", "pods", "--namespace", i.namespace,
 		"--selector=ratelimit.weir.dev/decisions=true", "--field-selector=status.phase=Running",
 		"--output=jsonpath={range .items[?(@.status.containerStatuses[0].ready)]}{.status.podIP} {end}"))
+}
+
+// logs returns what the pods that make decisions have logged. It fails if one ends meanwhile.
+func (i *installation) logs(ctx context.Context) (string, error) {
+	pods, err := tryKubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true", "--output=name")
+	var all strings.Builder
+	for pod := range strings.FieldsSeq(pods) {
+		log, failure := tryKubectl(ctx, "logs", pod, "--namespace", i.namespace)
+		all.WriteString(log)
+		err = errors.Join(err, failure)
+	}
+	return all.String(), err
 }
 
 // thresholds returns the threshold of the policy's first limit in each of these pods. It asks
