@@ -210,10 +210,9 @@ test-console: ## Run the web console in a browser.
 	hack/test.sh console
 
 .PHONY: test-process
-test-process: programs ## Run weir as processes that share Redis, and the registry of the next release.
+test-process: programs ## Run weir as processes that share Redis.
 	hack/redis.sh
 	hack/test.sh process
-	hack/test.sh -tags weir_next_version ./internal/limiter/plan ./internal/limiter/registry
 
 .PHONY: test-faults
 test-faults: kube-tools programs ## Break real servers under load; UPDATE=docs writes docs/reliability.md.

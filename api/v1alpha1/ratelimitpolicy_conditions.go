@@ -124,7 +124,7 @@ const (
 	// ReasonReplicasBehind: at least one live replica has not loaded the plan yet.
 	ReasonReplicasBehind = "ReplicasBehind"
 
-	// ReasonReplicasTooOld: a live replica belongs to an earlier release that cannot express
+	// ReasonReplicasTooOld: a live replica belongs to an earlier release that cannot read the plan of
 	// the policy. The other replicas enforce it.
 	ReasonReplicasTooOld = "ReplicasTooOld"
 

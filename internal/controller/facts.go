@@ -310,7 +310,7 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "No replica is alive, so no request is decided.")
 	case f.rollout.ReplicasTooOld:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonReplicasTooOld,
-			"At least one live replica belongs to an earlier release that cannot express this generation.")
+			"At least one live replica belongs to an earlier release that cannot read this generation.")
 	case !f.rollout.AllReplicasCurrent:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonReplicasBehind,
 			"At least one live replica has not loaded the %s of this generation.", w.record)

@@ -104,7 +104,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed",
 				"Enforced False ReplicasTooOld", "Reconciling True ReplicasTooOld",
 			},
-			event: eventContent{"Warning", "ReplicasTooOld", "At least one live replica belongs to an earlier release that cannot express this generation."},
+			event: eventContent{"Warning", "ReplicasTooOld", "At least one live replica belongs to an earlier release that cannot read this generation."},
 		},
 		"it does not compile": {
 			problems: invalid,

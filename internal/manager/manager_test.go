@@ -17,13 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // plansKey is the Redis hash that holds the plans.
-var plansKey = testenv.PlansKey(plan.Version)
+var plansKey = testenv.PlansKey
 
 var _ = Describe("A policy of the cluster", Serial, func() {
 	var policy *v1alpha1.RateLimitPolicy

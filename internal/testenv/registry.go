@@ -3,7 +3,5 @@
 
 package testenv
 
-import "fmt"
-
-// PlansKey returns the hash in Redis that holds the plans, in that version of the registry.
-func PlansKey(version int) string { return fmt.Sprintf("weir:%d:{registry}", version) }
+// PlansKey is the hash in Redis that holds the plans.
+const PlansKey = "weir:1:{registry}"

@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -208,28 +207,73 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
 	}, SpecTimeout(5*time.Minute))
 
-	It("misses no policy while a release that raises the version of the registry is rolled out and back", func(ctx SpecContext) {
+	It("misses no policy while a later release is rolled out and back", func(ctx SpecContext) {
 		i.policy(ctx, "versions", hourly(500))
 		i.ready(ctx, "versions")
-		store := i.redis()
-		_, tag, _ := strings.Cut(nextImage, ":")
+		_, tag, _ := strings.Cut(laterImage, ":")
 		got := i.during(ctx, i.ask("versions", "a"), 50, 80*time.Second, func() {
 			i.upgrade(ctx, "image.tag="+tag)
-			Eventually(func() bool { return store.HExists(ctx, testenv.PlansKey(plan.Version+1), i.shop+"/versions").Val() }).Should(BeTrue())
-			i.policy(ctx, "later", hourly(7))
+			i.policy(ctx, "later", unreadable(7))
 			i.ready(ctx, "later")
 			Eventually(i.pods).WithArguments(ctx).Should(HaveLen(2), "the former pods are gone")
 			Expect(i.thresholds(ctx, "later")).To(Equal([]int{7, 7}))
 			tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
-			i.policy(ctx, "later", hourly(8))
+			i.policy(ctx, "later", unreadable(8))
 			i.ready(ctx, "later")
 			Eventually(i.pods).WithArguments(ctx).Should(HaveLen(2), "the former pods are gone")
 			Expect(i.thresholds(ctx, "later")).To(Equal([]int{8, 8}))
 		})
 		Expect(got.Errors).To(BeEmpty())
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 500, "429": got.Sent - 500}))
-		Eventually(func() int64 { return store.Exists(ctx, testenv.PlansKey(plan.Version+1)).Val() }).Should(BeZero(), "no process needs it")
 	}, SpecTimeout(6*time.Minute))
+
+	It("reports a policy that a pod of the former release cannot read, also after the pod has started again", func(ctx SpecContext) {
+		i.policy(ctx, "both", hourly(3))
+		i.policy(ctx, "later", unreadable(8))
+		i.ready(ctx, "both")
+		i.ready(ctx, "later")
+		manager := []string{"deployment/weir-manager", "--namespace", i.namespace}
+		rollout := func(command string) {
+			GinkgoHelper()
+			kubectl(ctx, append([]string{"rollout", command}, manager...)...)
+		}
+		By("one pod of the later release, which leads")
+		kubectl(ctx, append([]string{"set", "image", "manager=" + laterImage}, manager...)...)
+		Eventually(func() string {
+			return kubectl(ctx, append([]string{"get", "--output=jsonpath={.status.updatedReplicas}"}, manager...)...)
+		}).Should(Equal("1"))
+		rollout("pause")
+		DeferCleanup(func(ctx SpecContext) {
+			_, _ = tryKubectl(ctx, append([]string{"rollout", "resume"}, manager...)...)
+			i.upgrade(ctx)
+		}, NodeTimeout(3*time.Minute))
+		later := kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--output",
+			fmt.Sprintf(`jsonpath={.items[?(@.spec.containers[0].image==%q)].metadata.name}`, laterImage))
+		kubectl(ctx, "wait", "pod/"+later, "--namespace", i.namespace, "--for=condition=Ready", "--timeout=60s")
+		for leader := i.leader(ctx); leader != later; leader = i.leader(ctx) {
+			kubectl(ctx, "delete", "pod", leader, "--namespace", i.namespace)
+		}
+
+		By("an edit")
+		i.policy(ctx, "later", unreadable(9))
+		Eventually(i.condition(ctx, "later", "Enforced")).Should(Equal("False/ReplicasTooOld"))
+		Eventually(i.thresholds).WithArguments(ctx, "later").Should(ConsistOf(8, 8, 9), "the former pods keep the last plan")
+
+		By("a pod of the former release that starts")
+		former := kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true", "--output",
+			fmt.Sprintf(`jsonpath={.items[?(@.spec.containers[0].image==%q)].metadata.name}`, weirImage))
+		kubectl(ctx, "delete", "pod", strings.Fields(former)[0], "--namespace", i.namespace)
+		Eventually(i.thresholds).WithArguments(ctx, "later").Should(ConsistOf(0, 8, 9), "it has no last plan")
+		i.ready(ctx, "both")
+		Expect(i.condition(ctx, "later", "Enforced")()).To(Equal("False/ReplicasTooOld"))
+		Expect(i.statuses(ctx, i.ask("both", "a"), 4)).To(Equal([]int{200, 200, 200, 429}))
+
+		By("the end of the rollout")
+		rollout("resume")
+		rolledOut(ctx, i.namespace, "weir-manager")
+		i.ready(ctx, "later")
+		Eventually(i.thresholds).WithArguments(ctx, "later").Should(Equal([]int{9, 9}))
+	}, SpecTimeout(5*time.Minute))
 
 	It("runs as separate Deployments for controllers and decisions", func(ctx SpecContext) {
 		i.upgrade(ctx, "split.enabled=true")
@@ -429,7 +473,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
 		Expect(kubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=name")).NotTo(BeEmpty())
 		store := i.redis()
-		Expect(store.HExists(ctx, testenv.PlansKey(plan.Version), i.shop+"/exact").Val()).To(BeTrue())
+		Expect(store.HExists(ctx, testenv.PlansKey, i.shop+"/exact").Val()).To(BeTrue())
 
 		By("deleting a policy and a Namespace with policies, without a finalizer in the way")
 		kubectl(ctx, "delete", "ratelimitpolicy", "exact", "--namespace", i.shop, "--timeout=10s")

@@ -120,6 +120,9 @@ func hourly(threshold int) string {
 	return fmt.Sprintf("{limits: [{name: hourly, algorithm: FixedWindow, threshold: %d, window: 1h}]}", threshold)
 }
 
+// unreadable returns the same, whose plan by the later release the tested one cannot decode: see testdata/later.go.
+func unreadable(threshold int) string { return "{counting: Attempts, " + hourly(threshold)[1:] }
+
 // ready waits until every replica enforces the current generation of the policy.
 func (i *installation) ready(ctx context.Context, name string) {
 	GinkgoHelper()

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,12 +25,12 @@ const root = "../.."
 const onlyInAll = "all"
 
 // The images of the tests. On a cluster with other nodes than this machine they must be
-// available under the names in WEIR_IMAGE, WEIR_NEXT_IMAGE, WEIR_CLIENT_IMAGE, REDIS_IMAGE,
+// available under the names in WEIR_IMAGE, WEIR_LATER_IMAGE, WEIR_CLIENT_IMAGE, REDIS_IMAGE,
 // ENVOY_GATEWAY_IMAGE and ENVOY_IMAGE.
 var (
 	weirImage = environment("WEIR_IMAGE", "localhost/weir:e2e")
-	// nextImage is the program with the next version of the registry.
-	nextImage   = environment("WEIR_NEXT_IMAGE", "localhost/weir:e2e-next")
+	// laterImage is the program of a later release: see testdata/later.go.
+	laterImage  = environment("WEIR_LATER_IMAGE", "localhost/weir:e2e-later")
 	clientImage = environment("WEIR_CLIENT_IMAGE", "localhost/weir-client:e2e")
 	redisImage  = environment("REDIS_IMAGE", "localhost/redis:7.0.15")
 	// hack/gateway/build.sh builds the images and the chart of Envoy Gateway.
@@ -69,7 +70,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	localCluster = state
 	By("building images and loading them")
-	do(ctx, []string{"GOFLAGS=-trimpath -tags=weir_next_version"}, "hack/image/program.sh", "./cmd/weir", nextImage, "-cmd", "manager")
+	do(ctx, []string{"GOFLAGS=-trimpath -overlay=" + laterRelease()}, "hack/image/program.sh", "./cmd/weir", laterImage, "-cmd", "manager")
 	loadImages(ctx, archive("weir"))
 	do(ctx, nil, "make", "image", "IMAGE="+weirImage)
 	do(ctx, nil, "hack/image/program.sh", "./test/e2e/client", clientImage, "-cmd", "wait")
@@ -81,6 +82,23 @@ var _ = AfterSuite(func(ctx SpecContext) {
 		do(ctx, []string{"CLUSTER_DIR=" + ownCluster}, "hack/cluster/down.sh")
 	}
 }, NodeTimeout(2*time.Minute))
+
+// laterRelease returns a file for go build -overlay that adds testdata/later.go to package plan.
+func laterRelease() string {
+	GinkgoHelper()
+	absolute := func(file string) string {
+		path, err := filepath.Abs(file)
+		Expect(err).NotTo(HaveOccurred())
+		return path
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		absolute(root + "/internal/limiter/plan/later.go"): absolute("testdata/later.go"),
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(GinkgoT().TempDir(), "overlay.json")
+	Expect(os.WriteFile(file, overlay, 0o600)).To(Succeed())
+	return file
+}
 
 // loadImages loads images into the cluster of this machine.
 func loadImages(ctx SpecContext, archives ...string) {

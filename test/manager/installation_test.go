@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -68,7 +67,7 @@ func TestInstallationIsRenamed(t *testing.T) {
 
 	before.Signal(t, syscall.SIGINT)
 	rdb := c.redisClient()
-	g.Eventually(func() string { return rdb.HGet(t.Context(), testenv.PlansKey(plan.Version)+":meta", "epoch").Val() }).
+	g.Eventually(func() string { return rdb.HGet(t.Context(), testenv.PlansKey+":meta", "epoch").Val() }).
 		Should(And(Not(BeEmpty()), Not(HavePrefix("weir/"))))
 	c.edit("p", 7)
 	g.Eventually(after.Enforces("p")).Should(Equal(int64(7)))

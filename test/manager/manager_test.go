@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/process"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
@@ -65,7 +64,7 @@ func TestManagerEnforcesThePoliciesOfTheCluster(t *testing.T) {
 		g.Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
 		g.Eventually(func() bool {
 			g.Expect(p.Enforces("kept")()).To(Equal(int64(5)))
-			return client.HExists(t.Context(), testenv.PlansKey(plan.Version), "shop/kept").Val()
+			return client.HExists(t.Context(), testenv.PlansKey, "shop/kept").Val()
 		}, process.Timeout, "5ms").Should(BeTrue())
 	})
 }

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/process"
 )
@@ -70,7 +69,7 @@ func TestManagerFollowsASentinelFailover(t *testing.T) {
 		}
 		return status
 	}).Should(Equal(http.StatusOK))
-	for _, channel := range []string{testenv.PlansKey(plan.Version), "weir:1:c:changed"} {
+	for _, channel := range []string{testenv.PlansKey, "weir:1:c:changed"} {
 		g.Eventually(func() any { return s.Must(s.Nodes[1], "PUBSUB", "NUMSUB", channel) }).
 			Should(Equal([]any{channel, int64(1)}))
 	}
@@ -93,7 +92,7 @@ func TestRestartOfRedisChangesNoStatus(t *testing.T) {
 		c.redis.Start()
 		g.Eventually(func() bool {
 			poll(0)
-			return rdb.HExists(t.Context(), testenv.PlansKey(plan.Version), "shop/p").Val()
+			return rdb.HExists(t.Context(), testenv.PlansKey, "shop/p").Val()
 		}).Should(BeTrue())
 		poll(5 * time.Second)
 	})

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +16,9 @@ import (
 // MaxEncodedBytes is the largest encoding of one plan.
 const MaxEncodedBytes = 128 << 10
 
-// ErrInexpressible means that an earlier version has no members for what a record demands.
-var ErrInexpressible = errors.New("the version cannot express the record")
+// Version is the version of the encoding of records. It stays: a release that gives records a new meaning adds a member or a
+// value, and an earlier release rejects a record with it.
+const Version = 1
 
 // versioned is the envelope on the wire, with one record.
 type versioned struct {
@@ -26,18 +28,10 @@ type versioned struct {
 	Exception *Exception `json:"exception,omitempty"`
 }
 
-// Encode returns the record in this release's version: see EncodeAs.
-func Encode(r Record) ([]byte, error) { return EncodeAs(r, Version) }
-
-// EncodeAs returns the record as JSON, in this release's version or the one before. Equal records
-// have equal bytes, so a change can be detected by comparing bytes. A record above its bound,
-// MaxEncodedBytes for a plan, is an error with its size. If the version before cannot express the record,
-// the error is ErrInexpressible.
-func EncodeAs(r Record, version int) ([]byte, error) {
-	if version < Version && !expressibleBefore(r) {
-		return nil, fmt.Errorf("%s %s in version %d: %w", KindOf(r.ID()), r.ID(), version, ErrInexpressible)
-	}
-	envelope := versioned{Version: version}
+// Encode returns the record as JSON. Equal records have equal bytes, so a change can be detected by comparing bytes. A record
+// above its bound, MaxEncodedBytes for a plan, is an error with its size.
+func Encode(r Record) ([]byte, error) {
+	envelope := versioned{Version: Version}
 	switch r := r.(type) {
 	case *Plan:
 		envelope.Plan = r
@@ -56,8 +50,7 @@ func EncodeAs(r Record, version int) ([]byte, error) {
 	return data, nil
 }
 
-// Decode parses the output of EncodeAs in this release's version or the one before. It
-// rejects other versions, unknown members, trailing data and a record that violates an
+// Decode parses the output of Encode. It rejects other versions, unknown members, trailing data and a record that violates an
 // invariant: a reader that ignored unknown members would enforce a different policy.
 func Decode(data []byte) (Record, error) {
 	if len(data) > maxGroupBytes {
@@ -80,8 +73,26 @@ func Decode(data []byte) (Record, error) {
 	return r, nil
 }
 
-// decodeEnvelope parses the envelope and its records in one pass. The members of a version that this release does not
-// read may be unknown, so the error names the version.
+// StaysFor reports whether a replica keeps the last record in place of an encoding that it cannot decode: not if that is of another
+// object, or a plan in another mode. A policy that denies less must not leave its last plan behind.
+func StaysFor(last Record, data []byte) bool {
+	var found struct {
+		Plan, KeyGroup, Exception struct {
+			UID  string
+			Mode Mode
+		}
+	}
+	_ = json.Unmarshal(data, &found) // what cannot be read counts as equal
+	uid := cmp.Or(found.Plan.UID, found.KeyGroup.UID, found.Exception.UID)
+	if lastUID, _ := last.Source(); uid != "" && uid != lastUID {
+		return false
+	}
+	p, isPlan := last.(*Plan)
+	return !isPlan || found.Plan.Mode == "" || found.Plan.Mode == p.Mode
+}
+
+// decodeEnvelope parses the envelope and its records in one pass. Another version may have other members, so the error names
+// the version.
 func decodeEnvelope(data []byte) (*versioned, error) {
 	envelope := &versioned{}
 	err := decodeStrict(data, envelope)
@@ -95,8 +106,8 @@ func decodeEnvelope(data []byte) (*versioned, error) {
 		}
 		version = found.Version
 	}
-	if version > Version || version < max(1, Version-1) {
-		return nil, fmt.Errorf("version %d, this release reads versions %d to %d", version, max(1, Version-1), Version)
+	if version != Version {
+		return nil, fmt.Errorf("version %d, this release reads version %d", version, Version)
 	}
 	return envelope, err
 }

@@ -39,11 +39,6 @@ type Claim struct {
 	Name    string `json:"name"`
 }
 
-// hasNewSource reports whether version 1 has no such part.
-func (p *KeyPart) hasNewSource() bool {
-	return p.Type == KeyCookie || p.Type == KeyQueryParameter || p.Type == KeyClaim
-}
-
 func (p *Plan) validateKey(fail func(string, ...any)) {
 	if len(p.Key) > MaxKeyParts {
 		fail("%d key parts, at most %d", len(p.Key), MaxKeyParts)

@@ -100,9 +100,8 @@ func TestDecodeRejects(t *testing.T) {
 	replace := func(old, with string) string { return strings.Replace(string(good), old, with, 1) }
 	for name, tc := range map[string]struct{ data, want string }{
 		"nothing":            {"", "EOF"},
-		"a later version":    {replace(inVersion(plan.Version), inVersion(plan.Version+1)), "this release reads versions"},
-		"an early version":   {replace(inVersion(plan.Version), inVersion(plan.Version-2)), "this release reads versions"},
-		"no version":         {replace(inVersion(plan.Version), inVersion(0)), "version 0, this release reads versions"},
+		"a later version":    {replace(inVersion(plan.Version), inVersion(plan.Version+1)), "this release reads version 1"},
+		"no version":         {replace(inVersion(plan.Version), inVersion(0)), "version 0, this release reads version 1"},
 		"an unknown member":  {replace(`"mode"`, `"moed":1,"mode"`), "moed"},
 		"trailing data":      {string(good) + "{}", "after the end"},
 		"no record":          {"{" + inVersion(plan.Version) + "}", "it has no kind"},

@@ -29,7 +29,7 @@ const (
 	KindException Kind = "exception"
 )
 
-// The IDs of plans have no prefix, as in version 1. No name has a colon, so the IDs of records of several kinds differ.
+// The IDs of plans have no prefix. No name has a colon, so the IDs of records of several kinds differ.
 const (
 	keyGroupPrefix  = "keygroup:"
 	exceptionPrefix = "exception:"

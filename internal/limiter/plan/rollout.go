@@ -29,8 +29,7 @@ type Rollout struct {
 	// remains the last one that had.
 	OverBudget *OverBudget
 
-	// ReplicasTooOld is true while a live replica follows an earlier version of the registry
-	// that cannot express the desired record.
+	// ReplicasTooOld is true while a live replica cannot decode the record: it is of an earlier release.
 	ReplicasTooOld bool
 
 	// HasReplicas is true while at least one replica is alive.

@@ -94,16 +94,23 @@ func (s *Snapshot) Exceptions() []*Exception { return s.exceptions.list() }
 // Lookup returns the plan with the ID, or nil.
 func (s *Snapshot) Lookup(id string) *Plan { return s.plans.byID.Get(id) }
 
-// Has reports whether the snapshot has the record with the ID, of any kind.
-func (s *Snapshot) Has(id string) bool {
+// Record returns the record with the ID, of any kind, or nil.
+func (s *Snapshot) Record(id string) Record {
 	switch KindOf(id) {
 	case KindKeyGroup:
-		return s.groups.byID.Has(id)
+		if g := s.groups.byID.Get(id); g != nil {
+			return g
+		}
 	case KindException:
-		return s.exceptions.byID.Has(id)
-	default:
-		return s.plans.byID.Has(id)
+		if e := s.exceptions.byID.Get(id); e != nil {
+			return e
+		}
+	case KindPlan:
+		if p := s.Lookup(id); p != nil {
+			return p
+		}
 	}
+	return nil
 }
 
 // ChangedPlans returns the plans that differ from the ones of another snapshot, which may be nil, by ID. It costs the same

@@ -85,7 +85,7 @@ func (w *Writer) Wanted() []string {
 // leader are read, nor while a lost registry awaits the plans that it held. The caller holds
 // the lock.
 func (w *Writer) canJudge() bool {
-	return w.inherited && (w.synced || slices.Contains(w.holding, true))
+	return w.inherited && (w.synced || w.holds)
 }
 
 // shortageOf returns why the entry does not fit into the budgets beside the asked records, or nil. The caller holds the

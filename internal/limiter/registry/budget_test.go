@@ -171,7 +171,7 @@ func TestRecordsWithoutRoomAreForgotten(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, waits := range l.waiting {
-			bytes += len(waits.forms[0].data)
+			bytes += len(waits.data)
 			c.Expect(waits.record == nil || waits.hasData()).To(BeTrue())
 		}
 		return bytes

@@ -6,10 +6,9 @@ package registry
 import (
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +26,6 @@ var (
 	readScript      = newScript("read.lua")
 	heartbeatScript = newScript("heartbeat.lua")
 	expireScript    = newScript("expire.lua")
-	formatsScript   = newScript("formats.lua")
 )
 
 func newScript(name string) *redis.Script {
@@ -54,50 +52,37 @@ const (
 	minWriteBytesPerSecond = 4 << 20
 )
 
-// scripts calls the Lua scripts on the registry in one format.
+// layout is the number of the layout of the keys, see doc.go. It stands in the names of the keys and in meta. A release that
+// changes the layout raises it; a new member of a record needs no other layout, because an earlier release skips a record with a
+// member that it does not know.
+const layout = 1
+
+// scripts calls the Lua scripts on the registry.
 type scripts struct {
 	client redis.UniversalClient
-	format format
 	keys   []string
 	clock  *redisclient.Clock // learns the time of Redis from heartbeats; may be nil
 }
 
-func newScripts(client redis.UniversalClient, prefix string, f format) scripts {
-	return scripts{client: client, format: f, keys: append(f.keys(prefix), processesKey(prefix), termKey(prefix))}
+func newScripts(client redis.UniversalClient, prefix string, clock *redisclient.Clock) *scripts {
+	records := prefix + strconv.Itoa(layout) + ":{registry}"
+	return &scripts{client: client, clock: clock, keys: []string{
+		records, records + ":meta", records + ":changes", prefix + "{registry}:processes", prefix + "{registry}:term",
+	}}
 }
-
-// scriptsOf returns the scripts of the formats. The clock may be nil.
-func scriptsOf(client redis.UniversalClient, prefix string, formats []format, clock *redisclient.Clock) []scripts {
-	all := make([]scripts, len(formats))
-	for i, f := range formats {
-		all[i] = newScripts(client, prefix, f)
-		all[i].clock = clock
-	}
-	return all
-}
-
-// processesKey and termKey return the keys that all formats share.
-func processesKey(prefix string) string { return prefix + "{registry}:processes" }
-func termKey(prefix string) string      { return prefix + "{registry}:term" }
 
 func (s *scripts) channel() string { return s.plansKey() }
 
 func (s *scripts) plansKey() string     { return s.keys[0] }
 func (s *scripts) metaKey() string      { return s.keys[1] }
-func (s *scripts) processesKey() string { return s.keys[formatKeys] }
-func (s *scripts) termKey() string      { return s.keys[formatKeys+1] }
+func (s *scripts) processesKey() string { return s.keys[3] }
+func (s *scripts) termKey() string      { return s.keys[4] }
 
 // call runs a script and decodes the elements of its reply into the targets.
 func (s *scripts) call(ctx context.Context, limit time.Duration, script *redis.Script, args []any, targets ...any) error {
-	return s.callWith(ctx, limit, script, s.keys, args, targets...)
-}
-
-func (s *scripts) callWith(
-	ctx context.Context, limit time.Duration, script *redis.Script, keys []string, args []any, targets ...any,
-) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	reply, err := script.Run(ctx, s.client, keys, args...).Slice()
+	reply, err := script.Run(ctx, s.client, s.keys, args...).Slice()
 	if err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
@@ -107,7 +92,7 @@ func (s *scripts) callWith(
 	return nil
 }
 
-// header is the state of the registry in one format, and the term, that every script returns.
+// header is the state of the registry, and the term, that every script returns.
 type header struct {
 	version
 	complete  bool
@@ -115,8 +100,8 @@ type header struct {
 	term      int64
 	holder    string
 	owner     string // the installation of the leader
-	formats   storedFormats
-	now       int64 // microseconds of server time
+	layout    int64  // 0 without an epoch
+	now       int64  // microseconds of server time
 }
 
 // takeTerm begins a term higher than previous, provided that the term is still the observed
@@ -135,27 +120,6 @@ func (s *scripts) takeTerm(ctx context.Context, r *heartbeat, previous int64, ob
 	return h, err
 }
 
-// setFormats records the formats that have keys, and deletes the keys of formats that are no
-// longer needed. It returns errConflict if the term is another one.
-func (s *scripts) setFormats(ctx context.Context, term int64, holder string, formats storedFormats, obsolete []string) error {
-	encoded, err := json.Marshal(formats)
-	if err != nil {
-		return fmt.Errorf("encode formats: %w", err)
-	}
-	var (
-		written int64
-		h       header
-	)
-	keys := slices.Concat(s.keys, obsolete)
-	if err := s.callWith(ctx, callTimeout, formatsScript, keys, []any{term, holder, encoded}, &written, &h); err != nil {
-		return err
-	}
-	if written == 0 {
-		return errConflict
-	}
-	return nil
-}
-
 // write is a batch of changes from one version of the registry to the next.
 type write struct {
 	from, to version
@@ -168,9 +132,9 @@ func (w *write) replaces() bool { return w.from.epoch != w.to.epoch }
 
 // arguments returns the arguments of publish.lua and the total size of the plans.
 func (w *write) arguments(term int64, holder string) (args []any, size int) {
-	args = make([]any, 0, 10+2*len(w.changes))
+	args = make([]any, 0, 11+2*len(w.changes))
 	args = append(args, term, holder, string(w.from.epoch), w.from.revision, w.from.digest,
-		string(w.to.epoch), w.to.revision, w.to.digest, w.count, rememberedChanges)
+		string(w.to.epoch), w.to.revision, w.to.digest, w.count, rememberedChanges, layout)
 	for id, data := range w.changes {
 		args = append(args, id, data)
 		size += len(data)
@@ -251,19 +215,8 @@ func scanHeader(reply []any, h *header) error {
 	if len(reply) != 10 {
 		return errReply
 	}
-	var formats string
-	if err := scan(reply, &h.epoch, &h.revision, &h.digest, &h.complete, &h.published,
-		&h.term, &h.holder, &h.owner, &formats, &h.now); err != nil {
-		return err
-	}
-	h.formats = decodeFormats(formats)
-	return nil
-}
-
-// decodeFormats decodes the field of the term. One that cannot be decoded counts as none: the leader writes it again.
-func decodeFormats(text string) (f storedFormats) {
-	_ = json.Unmarshal([]byte(text), &f)
-	return f
+	return scan(reply, &h.epoch, &h.revision, &h.digest, &h.complete, &h.published,
+		&h.layout, &h.term, &h.holder, &h.owner, &h.now)
 }
 
 func scanPairs(element any) (map[string]string, bool) {

@@ -24,7 +24,7 @@ func (c *cluster) watchBy(name string, clock *redisclient.Clock) *replica {
 	c.tb.Helper()
 	return c.watchWith(WatcherOptions{
 		Installation: NewInstallation(testOwner, ""), Replica: name, Clock: clock, Logger: logger(c.tb, name),
-	}, supported)
+	})
 }
 
 // Replicas whose clocks are 30 s off end an exception within one second of each other, also while the leader and Redis are

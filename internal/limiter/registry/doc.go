@@ -12,18 +12,16 @@
 //
 //	registry.go     names: versions, epochs, digests, errors
 //	installation.go which registry a process belongs to
-//	format.go       the forms in which two releases store the registry
-//	calls.go        one method per Lua script, and the decoding of replies
+//	calls.go        the keys, one method per Lua script, and the decoding of replies
 //	processes.go    what processes report
 //	heartbeats.go   how a process reports it, once a second
-//	entry.go        one desired record, in every format
+//	entry.go        one desired record
 //	budget.go       which records have room
 //	writer.go       what the leader wants: Set, Delete, MarkSynced
 //	sweep.go        deleting the records of objects that no longer exist
 //	lead.go         the loop of the leader: term, observe, converge
-//	formats.go      which formats the leader maintains
 //	inherit.go      the records of the previous leader
-//	formatwriter.go writing changes of one format, and beginning an epoch
+//	converge.go     writing changes, and beginning an epoch
 //	replicas.go     the answers to the controller: Rollout, Changes, Err
 //	standby.go      a process that may lead and does not decide
 //	loaded.go       the records that a replica has loaded, compared with the registry
@@ -34,17 +32,13 @@
 //
 // # Layout
 //
-// All keys share one hash tag, so that every script may use all of them. Each format, here 2,
-// has its own:
+// All keys share one hash tag, so that every script may use all of them:
 //
-//	<prefix>2:{registry}            hash: ID -> encoded record; the ID of a plan is
+//	<prefix>1:{registry}            hash: ID -> encoded record; the ID of a plan is
 //	                                "<namespace>/<name>", other kinds have a prefix, see plan.Record
-//	<prefix>2:{registry}:meta       hash, see below
-//	<prefix>2:{registry}:changes    sorted set: id, scored by the revision that
+//	<prefix>1:{registry}:meta       hash, see below
+//	<prefix>1:{registry}:changes    sorted set: id, scored by the revision that
 //	                                last set or deleted it; the newest 1,024
-//
-// Two keys belong to no format and may only gain fields:
-//
 //	<prefix>{registry}:processes    hash: "<owner>/<kind>/<name>" -> expiry in
 //	                                microseconds of server time, heartbeat as JSON;
 //	                                the kinds are replica, leader and standby
@@ -65,6 +59,8 @@
 //	count       number of records, to distinguish a lost hash from an empty one
 //	floor       changes up to this revision may be missing in the set of changes
 //	published   server time of the revision, in microseconds
+//	layout      number of the layout of the keys, 1. A leader writes nothing to a later
+//	            one, and a replica keeps the plans it runs
 //
 // The fields of term are:
 //
@@ -73,16 +69,15 @@
 //	            so that terms rise even after this field was lost
 //	holder      random name of the leadership that holds the term
 //	owner       installation of the holder
-//	formats     JSON: the keys of each format that has any, and whether the holder
-//	            maintains it
 //
-// # Rollouts
+// # Two releases
 //
-// Every process reads the format of its release and the one before, and announces both in its
-// heartbeat. The leader maintains each format that is the newest for some live process, and
-// deletes one that none has needed for 30 seconds. A replica follows the newest maintained
-// format that it reads. So releases of adjacent formats can run at the same time, whichever
-// of them leads. A record that the earlier format cannot express is missing there only.
+// During a rollout releases N-1 and N share the registry, whichever of them leads. A release that gives records a new meaning adds
+// a member or a value, so that N-1 cannot decode such a record. A replica skips a record that it cannot decode, keeps the last one of
+// the object, if it has one, and reports that in its heartbeat. A leader of N-1 keeps such a record as it is, until its object is
+// set or deleted.
+//
+// # Terms and installations
 //
 // A term is taken only while no other leader of the installation is alive. Two leaders that
 // are alive belong to two clusters of the same name, one of which is a copy.

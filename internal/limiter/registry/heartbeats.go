@@ -107,9 +107,9 @@ func (s *scripts) beatPlain(ctx context.Context, field, value, leader string) (p
 	_, err = server.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
 		pipeline.HSet(ctx, s.processesKey(), field, value)
 		p.now = pipeline.Time(ctx)
-		p.meta = pipeline.HMGet(ctx, s.metaKey(), "epoch", "revision", "digest", "count", "published")
+		p.meta = pipeline.HMGet(ctx, s.metaKey(), "epoch", "revision", "digest", "count", "published", "layout")
 		p.plans = pipeline.HLen(ctx, s.plansKey())
-		p.term = pipeline.HMGet(ctx, s.termKey(), "term", "holder", "owner", "formats")
+		p.term = pipeline.HMGet(ctx, s.termKey(), "term", "holder", "owner")
 		p.processes = pipeline.HLen(ctx, s.processesKey())
 		p.leader = pipeline.HGet(ctx, s.processesKey(), leader)
 		return nil
@@ -145,9 +145,8 @@ func (p *plainHeartbeat) header() (h header) {
 	}
 	h.epoch, h.revision, h.digest = epoch(text(p.meta, 0)), number(p.meta, 1), text(p.meta, 2)
 	h.complete = h.epoch != "" && strconv.FormatInt(p.plans.Val(), 10) == text(p.meta, 3)
-	h.published = number(p.meta, 4)
+	h.published, h.layout = number(p.meta, 4), number(p.meta, 5)
 	h.term, h.holder, h.owner = number(p.term, 0), text(p.term, 1), text(p.term, 2)
-	h.formats = decodeFormats(text(p.term, 3))
 	h.now = p.now.Val().UnixMicro()
 	return h
 }

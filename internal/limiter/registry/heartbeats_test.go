@@ -35,12 +35,10 @@ var changes = map[string]func(c *cluster, ctx context.Context){
 	"the term":           func(c *cluster, ctx context.Context) { c.client.HSet(ctx, c.scripts.termKey(), "term", 99) },
 	"the holder":         func(c *cluster, ctx context.Context) { c.client.HSet(ctx, c.scripts.termKey(), "holder", "x") },
 	"the owner":          func(c *cluster, ctx context.Context) { c.client.HSet(ctx, c.scripts.termKey(), "owner", "x") },
-	"the formats": func(c *cluster, ctx context.Context) {
-		c.client.HSet(ctx, c.scripts.termKey(), "formats", `{"1":{"keys":["k"],"maintained":true}}`)
-	},
-	"the term is lost": func(c *cluster, ctx context.Context) { c.client.Del(ctx, c.scripts.termKey()) },
-	"Redis is wiped":   func(c *cluster, ctx context.Context) { c.client.FlushAll(ctx) },
-	"no script":        func(c *cluster, ctx context.Context) { c.client.ScriptFlush(ctx) },
+	"the layout":         func(c *cluster, ctx context.Context) { c.client.HSet(ctx, c.scripts.metaKey(), "layout", layout+1) },
+	"the term is lost":   func(c *cluster, ctx context.Context) { c.client.Del(ctx, c.scripts.termKey()) },
+	"Redis is wiped":     func(c *cluster, ctx context.Context) { c.client.FlushAll(ctx) },
+	"no script":          func(c *cluster, ctx context.Context) { c.client.ScriptFlush(ctx) },
 }
 
 // A heartbeat returns what the script returns, whatever has changed since the one before. Without a change Redis runs no script.
@@ -53,7 +51,7 @@ func TestHeartbeatsReturnTheStateOfTheRegistry(t *testing.T) {
 			l := c.leadSynced(makePlan("login", 5))
 			l.stop()
 			<-l.done
-			beats := heartbeats{scripts: &c.scripts}
+			beats := heartbeats{scripts: c.scripts}
 			expectScripts := func(scripts int) {
 				t.Helper()
 				before := c.scriptCalls()
@@ -89,7 +87,7 @@ func TestHeartbeatsReturnTheLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.leadSynced(makePlan("login", 5))
-	beats := heartbeats{scripts: &c.scripts}
+	beats := heartbeats{scripts: c.scripts}
 	leader := func() *heartbeat {
 		_, o, err := beats.send(t.Context(), ownReport())
 		c.Expect(err).NotTo(HaveOccurred())
@@ -125,7 +123,7 @@ func TestHeartbeatsAreNotTorn(t *testing.T) {
 		}
 	}()
 	defer func() { <-ended }()
-	beats := heartbeats{scripts: &c.scripts}
+	beats := heartbeats{scripts: c.scripts}
 	var last int64
 	for {
 		select {
@@ -147,7 +145,7 @@ func TestHeartbeatsWhenTheClockOfRedisIsSet(t *testing.T) {
 	t.Parallel()
 	server, clock := testenv.StartRedisWithClock(t)
 	c := newClusterOn(t, server)
-	beats := heartbeats{scripts: &c.scripts}
+	beats := heartbeats{scripts: c.scripts}
 	for _, by := range []time.Duration{0, time.Hour, time.Second, -50 * time.Millisecond, -time.Hour, 0} {
 		clock.Advance(by)
 		_, o, err := beats.send(t.Context(), ownReport())
@@ -171,7 +169,7 @@ func TestHeartbeatsWhenTheClockOfRedisIsSet(t *testing.T) {
 func TestHeartbeatsWhenRedisHangs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	beats := heartbeats{scripts: &c.scripts}
+	beats := heartbeats{scripts: c.scripts}
 	for range 2 {
 		_, _, err := beats.send(t.Context(), ownReport())
 		c.Expect(err).NotTo(HaveOccurred())

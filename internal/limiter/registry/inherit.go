@@ -9,52 +9,38 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// inheritRecords reads the records of the previous leader once, from every format that it maintained.
-// They stay desired until they are set or deleted.
-func (l *leaderLoop) inheritRecords(ctx context.Context, h *header) error {
+// inheritRecords reads the records of the previous leader once. They stay desired until they are set or deleted.
+func (l *leaderLoop) inheritRecords(ctx context.Context) error {
 	if l.hasInherited() {
 		return nil
 	}
-	for _, f := range l.formats {
-		if err := f.readPrevious(ctx, h); err != nil {
-			return err
-		}
+	isWhole, err := l.readPrevious(ctx)
+	if err != nil {
+		return err
 	}
-	l.recordHolding()
 	l.writer.mu.Lock()
 	defer l.writer.mu.Unlock()
-	l.writer.inherited = true
-	for _, f := range l.formats {
-		l.writer.observed.epochs[f.slot] = f.current.epoch
-		for id, data := range f.stored {
-			l.writer.inheritEntry(id, f.slot, form{data: data, revision: f.current.revision})
-		}
+	l.writer.inherited, l.writer.holds = true, isWhole
+	l.writer.observed.epoch = l.current.epoch
+	for id, data := range l.stored {
+		l.writer.inheritEntry(id, data, l.current.revision)
 	}
+	notify(l.writer.changed)
 	return nil
 }
 
 // inheritEntry makes the record a desired one, unless the caller of the Writer has set or
-// deleted it since Lead began. The budgets do not count a record that this release cannot
-// decode, since its replicas do not load it. The caller holds the lock.
-func (w *Writer) inheritEntry(id string, slot int, f form) {
-	e := w.entries[id]
-	if e == nil && !w.isDirty(id) {
-		e = &entry{inherited: true}
-		e.forms[slot] = f
-		if r := e.decode(); r != nil {
-			e.record, e.usage = plan.Outline(r), plan.UsageOf(r, len(f.data))
-		}
-		w.replace(id, e)
+// deleted it since Lead began. A record that this release cannot decode stays as it is, and the budgets do not count
+// it, since the replicas of this release do not load it. The caller holds the lock.
+func (w *Writer) inheritEntry(id string, data []byte, revision int64) {
+	if w.entries[id] != nil || w.isDirty(id) {
 		return
 	}
-	if e == nil || !e.inherited {
-		return
+	e := &entry{inherited: true, data: data, revision: revision}
+	if r, err := plan.Decode(data); err == nil {
+		e.record, e.usage = plan.Outline(r), plan.UsageOf(r, len(data))
 	}
-	if newest := e.decoded(); newest != nil && !f.isOf(newest) {
-		w.dirty[slot][id] = struct{}{} // the last form of a record that the format cannot express, or an unfinished write
-		return
-	}
-	e.forms[slot] = f
+	w.replace(id, e)
 }
 
 func (l *leaderLoop) hasInherited() bool {
@@ -63,28 +49,26 @@ func (l *leaderLoop) hasInherited() bool {
 	return l.writer.inherited
 }
 
-// readPrevious reads the records that the previous leader published in this format.
-func (f *formatWriter) readPrevious(ctx context.Context, h *header) error {
-	if len(h.formats) > 0 && !h.formats[f.scripts.format].Maintained {
-		return nil // an earlier leader has left it
-	}
-	read, _, plans, err := f.scripts.read(ctx, version{})
+// readPrevious reads the records that the previous leader published, and reports whether they are whole.
+func (l *leaderLoop) readPrevious(ctx context.Context) (isWhole bool, err error) {
+	read, _, plans, err := l.writer.scripts.read(ctx, version{})
 	if err != nil {
-		return err
+		return false, err
 	}
-	if read.term != f.leadership.term || read.holder != f.leadership.holder {
-		return errConflict
+	if read.term != l.term || read.holder != l.holder {
+		return false, errConflict
 	}
-	if !read.complete || !f.writer.installation.accepts(read.epoch.owner()) {
-		return nil
+	if !read.complete || !l.writer.installation.accepts(read.epoch.owner()) {
+		return false, nil
 	}
 	sum := uint64(0)
 	for id, data := range plans {
-		f.stored[id] = []byte(data)
-		sum += digestOf(id, f.stored[id])
+		l.stored[id] = []byte(data)
+		sum += digestOf(id, l.stored[id])
 	}
-	if formatDigest(sum) == read.digest {
-		f.current, f.digestSum, f.complete = read.version, sum, true
+	if formatDigest(sum) != read.digest {
+		return false, nil
 	}
-	return nil
+	l.current, l.digestSum = read.version, sum
+	return true, nil
 }

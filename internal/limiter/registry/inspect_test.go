@@ -11,10 +11,10 @@ func (w *Writer) programmed(id string) (revision int64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.entries[id]
-	if !e.isPublished(w.holding) {
+	if !e.isPublished() {
 		return 0, false
 	}
-	return e.forms[0].revision, true
+	return e.revision, true
 }
 
 // enforced returns the number of live replicas that run the desired plan, and of all live
@@ -32,9 +32,7 @@ func (w *Writer) replicasRunning(id string, e *entry) (running int) {
 	}
 	for i := range w.observed.replicas {
 		r := &w.observed.replicas[i]
-		slot := slices.Index(w.supported, r.format)
-		if slot >= 0 && e.forms[slot].revision > 0 && r.Epoch == string(w.observed.epochs[slot]) &&
-			r.Revision >= e.forms[slot].revision && !r.skips.contains(id) {
+		if e.revision > 0 && r.Epoch == string(w.observed.epoch) && r.Revision >= e.revision && !r.skips.contains(id) {
 			running++
 		}
 	}

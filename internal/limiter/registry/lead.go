@@ -27,16 +27,22 @@ const (
 
 // leaderLoop is the state of one run of Lead. Only its goroutine uses it.
 type leaderLoop struct {
-	writer     *Writer
-	leadership *leadership
+	writer *Writer
 
-	formats []*formatWriter // the maintained formats, newest first
-	// neededAt is the server time, in microseconds, at which a process needed the format;
-	// observedAt is the server time of the last round. See chooseFormats.
-	neededAt   map[format]int64
-	observedAt int64
+	holder       string
+	term         int64 // 0 while not taken
+	rolloutPolls int   // polls left after the last write
 
-	lastRoundOK bool          // the last round confirmed every format
+	current   version           // last known version
+	stored    map[string][]byte // plans of current
+	digestSum uint64            // digest of current
+	// unconfirmed is a failed write that Redis may have run; see publish.
+	unconfirmed *write
+	// lastRepublish is the server time, in microseconds, of the last epoch begun because
+	// a replica rejected the previous one.
+	lastRepublish int64
+
+	lastRoundOK bool          // the last round confirmed the registry
 	notReady    *plan.Unready // see listUnready
 
 	// waitsSince is the server time, in microseconds, since which another leader of this
@@ -44,13 +50,6 @@ type leaderLoop struct {
 	waitsSince int64
 
 	failures int // rounds in a row that failed
-}
-
-// leadership is what the writers of all formats share during one run of Lead.
-type leadership struct {
-	holder       string
-	term         int64 // 0 while not taken
-	rolloutPolls int   // polls left after the last write
 }
 
 // Lead takes a term and keeps the registry equal to the desired plans. It returns nil when
@@ -66,12 +65,12 @@ func (w *Writer) Lead(ctx context.Context, opened func()) error {
 	if opened != nil {
 		opened()
 	}
-	l := &leaderLoop{writer: w, leadership: &leadership{holder: rand.Text()}, neededAt: map[format]int64{}}
+	l := &leaderLoop{writer: w, holder: rand.Text(), stored: map[string][]byte{}}
 	err := l.run(ctx)
 	w.shut(err)
-	if l.leadership.term != 0 {
+	if l.term != 0 {
 		// The next leader takes no term while this one is reported as alive.
-		w.scripts[0].leaveAtEnd(ctx, l.ownHeartbeat(), w.logger)
+		w.scripts.leaveAtEnd(ctx, l.ownHeartbeat(), w.logger)
 	}
 	return err
 }
@@ -79,8 +78,8 @@ func (w *Writer) Lead(ctx context.Context, opened func()) error {
 // ownHeartbeat returns the heartbeat of the leader.
 func (l *leaderLoop) ownHeartbeat() *heartbeat {
 	return &heartbeat{
-		Owner: l.writer.installation.Name(), Kind: kindLeader, Name: l.leadership.holder,
-		Formats: l.writer.supported, Accepts: l.writer.installation.names(), Unready: l.notReady,
+		Owner: l.writer.installation.Name(), Kind: kindLeader, Name: l.holder,
+		Accepts: l.writer.installation.names(), Unready: l.notReady,
 	}
 }
 
@@ -101,11 +100,8 @@ func (w *Writer) open() error {
 		return errors.New("lead: already leading")
 	}
 	w.stopped, w.failing, w.synced, w.inherited = nil, nil, false, false
-	w.entries, w.withdrawn, w.holding = map[string]*entry{}, map[string]*entry{}, nil
+	w.entries, w.withdrawn, w.dirty, w.holds = map[string]*entry{}, map[string]*entry{}, map[string]struct{}{}, false
 	w.waiting, w.wanted, w.usage, w.unjudged = map[string]*waitingEntry{}, nil, newUsage(), newUsage()
-	for slot := range w.dirty {
-		w.dirty[slot] = map[string]struct{}{}
-	}
 	w.observed = observation{err: errNotObserved}
 	return nil
 }
@@ -186,7 +182,7 @@ func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	notify(l.writer.changed)
 	switch {
 	case err == nil:
-		l.writer.logger.Info("Registry in sync", "epoch", l.formats[0].current.epoch, "revision", l.formats[0].current.revision, "term", l.leadership.term)
+		l.writer.logger.Info("Registry in sync", "epoch", l.current.epoch, "revision", l.current.revision, "term", l.term)
 	case ctx.Err() == nil:
 		l.writer.logger.Warn("Registry out of sync", "error", err)
 	}
@@ -216,8 +212,8 @@ func (l *leaderLoop) nextDelay(err error) (time.Duration, bool) {
 		return backoff(l.failures - 1), true
 	}
 	l.failures = 0
-	l.leadership.rolloutPolls--
-	return rolloutPollInterval, l.leadership.rolloutPolls >= 0 && l.lagging()
+	l.rolloutPolls--
+	return rolloutPollInterval, l.rolloutPolls >= 0 && l.lagging()
 }
 
 // lagging reports whether a live replica runs an earlier version.
@@ -225,9 +221,7 @@ func (l *leaderLoop) lagging() bool {
 	l.writer.mu.Lock()
 	defer l.writer.mu.Unlock()
 	return slices.ContainsFunc(l.writer.observed.replicas, func(r Replica) bool {
-		return slices.ContainsFunc(l.formats, func(f *formatWriter) bool {
-			return r.format == f.scripts.format && (r.Epoch != string(f.current.epoch) || r.Revision < f.current.revision)
-		})
+		return r.Epoch != string(l.current.epoch) || r.Revision < l.current.revision
 	})
 }
 
@@ -237,7 +231,7 @@ func (l *leaderLoop) step(ctx context.Context, woken bool) error {
 	// changed.
 	if woken && l.lastRoundOK {
 		l.writer.admitWaiting()
-		if err := l.writeChanges(ctx); !errors.Is(err, errConflict) {
+		if err := l.flush(ctx); !errors.Is(err, errConflict) {
 			return err
 		}
 	}
@@ -249,26 +243,16 @@ func (l *leaderLoop) step(ctx context.Context, woken bool) error {
 	return errConflict
 }
 
-// writeChanges writes the changes since the last write, in every format.
-func (l *leaderLoop) writeChanges(ctx context.Context) error {
-	for _, f := range l.formats {
-		if err := f.flush(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 	var r *heartbeat
-	if l.leadership.term != 0 {
+	if l.term != 0 {
 		r = l.ownHeartbeat() // a leader without a term must not keep others from taking it
 	}
-	h, _, err := l.writer.scripts[0].heartbeat(ctx, r)
+	h, _, err := l.writer.scripts.heartbeat(ctx, r)
 	if err != nil {
 		return err
 	}
-	alive, err := l.writer.scripts[0].alive(ctx, h.now)
+	alive, err := l.writer.scripts.alive(ctx, h.now)
 	if err != nil {
 		return err
 	}
@@ -276,54 +260,58 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 	if err := l.claimTerm(ctx, &h, alive); err != nil {
 		return err
 	}
-	l.chooseFormats(&h, alive)
-	if err := l.inheritRecords(ctx, &h); err != nil {
+	if err := l.inheritRecords(ctx); err != nil {
 		return err
 	}
 	l.writer.admitWaiting()
-	var lost error
-	for _, f := range l.formats {
-		err := f.sync(ctx, &h, alive)
-		if errors.Is(err, ErrEpochLost) {
-			lost = err // this format awaits MarkSynced; the others need not
-		} else if err != nil {
-			return err
-		}
-	}
-	if err := l.recordFormats(ctx, &h); err != nil {
+	if err := l.converge(ctx, &h, alive); err != nil {
 		return err
 	}
-	return lost
+	l.writer.recordHolds()
+	return nil
+}
+
+// recordHolds records that the registry holds the desired records.
+func (w *Writer) recordHolds() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.holds {
+		w.holds = true
+		notify(w.changed)
+	}
 }
 
 // claimTerm checks that no other installation owns the registry and that this leader holds
 // the term, and takes a term if it has none.
 func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []heartbeat) error {
-	if h.term == l.leadership.term && h.holder == l.leadership.holder {
+	if h.layout > layout {
+		return errLaterLayout
+	}
+	if h.term == l.term && h.holder == l.holder {
 		return nil
 	}
 	if h.owner != "" && !l.writer.installation.accepts(h.owner) {
 		if slices.ContainsFunc(alive, func(r heartbeat) bool { return r.Owner == h.owner }) {
 			return fmt.Errorf("%w: %q", ErrOwnedElsewhere, h.owner)
 		}
-	} else if l.leadership.term != 0 && h.term >= l.leadership.term {
+	} else if l.term != 0 && h.term >= l.term {
 		return ErrDeposed
 	}
 	if err := l.awaitOtherLeader(h, alive); err != nil {
 		return err
 	}
 	// This leader has no term yet, or the term was lost with the registry.
-	taken, err := l.writer.scripts[0].takeTerm(ctx, l.ownHeartbeat(), l.leadership.term, h, l.writer.installation.names())
+	taken, err := l.writer.scripts.takeTerm(ctx, l.ownHeartbeat(), l.term, h, l.writer.installation.names())
 	if err != nil {
 		return err
 	}
-	if taken.holder != l.leadership.holder {
+	if taken.holder != l.holder {
 		return errConflict
 	}
-	l.leadership.term, *h = taken.term, taken
+	l.term, *h = taken.term, taken
 	l.writer.metrics.leading.Set(1)
-	l.writer.metrics.term.Set(float64(l.leadership.term))
-	l.writer.logger.Info("Took a term in the registry", "term", l.leadership.term, "epoch", h.epoch, "revision", h.revision)
+	l.writer.metrics.term.Set(float64(l.term))
+	l.writer.logger.Info("Took a term in the registry", "term", l.term, "epoch", h.epoch, "revision", h.revision)
 	return nil
 }
 
@@ -331,7 +319,7 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []heartbeat
 // Lease allows one; a second one that stays alive belongs to a copy of the cluster.
 func (l *leaderLoop) awaitOtherLeader(h *header, alive []heartbeat) error {
 	other := slices.IndexFunc(alive, func(r heartbeat) bool {
-		return r.Kind == kindLeader && r.Name != l.leadership.holder && l.writer.installation.accepts(r.Owner)
+		return r.Kind == kindLeader && r.Name != l.holder && l.writer.installation.accepts(r.Owner)
 	})
 	if other < 0 {
 		l.waitsSince = 0

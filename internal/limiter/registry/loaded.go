@@ -18,7 +18,6 @@ import (
 // did not change.
 type loaded struct {
 	version
-	format  format
 	sum     uint64
 	size    int // bytes of all encodings
 	items   persistent.Map[string, item]
@@ -46,6 +45,7 @@ const (
 	earlierRevision followState = "the registry shows an earlier revision of the epoch"
 	otherPlans      followState = "the registry has other plans than its digest, or than this replica at the same revision"
 	ownedElsewhere  followState = "the registry belongs to another installation"
+	laterLayout     followState = "the registry has a layout that only a later release reads"
 )
 
 // compare returns whether a replica that accepts these owners can follow the registry. A nil
@@ -54,6 +54,8 @@ func (l *loaded) compare(now *header, accepts func(owner string) bool) followSta
 	switch {
 	case now.epoch == "":
 		return noEpoch
+	case now.layout > layout:
+		return laterLayout
 	case !accepts(now.epoch.owner()):
 		return ownedElsewhere
 	case !now.complete:
@@ -76,7 +78,7 @@ func (l *loaded) compare(now *header, accepts func(owner string) bool) followSta
 
 // next returns what the replica has loaded after reading plans, encoded by ID: all of them if
 // all is true, else the changed ones. It returns an error for each plan that cannot be
-// decoded; the last good version of that plan stays. Unchanged plans keep their pointer. It costs the same for any number
+// decoded; the last good version of that plan stays, see plan.StaysFor. Unchanged plans keep their pointer. It costs the same for any number
 // of unread plans.
 func (l *loaded) next(now *header, encoded map[string]string, all bool) (*loaded, []error) {
 	if l == nil {
@@ -129,6 +131,9 @@ func (l *loaded) set(id string, data []byte, records map[string]plan.Record) err
 	r, err := decodeField(id, data)
 	if err != nil {
 		l.problems = l.problems.With(id, err.Error())
+		if last := l.lastGood(id); last != nil && !plan.StaysFor(last, data) {
+			records[id] = nil
+		}
 		return fmt.Errorf("field %s: %w", id, err)
 	}
 	l.problems = l.problems.Without(id)
@@ -154,10 +159,18 @@ func decodeField(id string, data []byte) (plan.Record, error) {
 // matchesDigest reports whether the plans are the ones that were written.
 func (l *loaded) matchesDigest() bool { return formatDigest(l.sum) == l.digest }
 
+// lastGood returns the last record of the field that could be decoded, or nil.
+func (l *loaded) lastGood(id string) plan.Record {
+	if l.records == nil {
+		return nil
+	}
+	return l.records.Record(id)
+}
+
 // undecodable returns the fields that cannot be decoded, sorted by ID.
 func (l *loaded) undecodable() (fields []plan.Skipped) {
 	for id, problem := range l.problems.All() {
-		fields = append(fields, plan.Skipped{ID: id, Problem: problem, LastGood: l.records.Has(id)})
+		fields = append(fields, plan.Skipped{ID: id, Problem: problem, LastGood: l.lastGood(id) != nil})
 	}
 	slices.SortFunc(fields, func(a, b plan.Skipped) int { return cmp.Compare(a.ID, b.ID) })
 	return fields

@@ -38,7 +38,7 @@ type cluster struct {
 	redis   *testenv.Redis // nil for a Redis Cluster
 	connect func() (redis.UniversalClient, error)
 	client  redis.UniversalClient
-	scripts scripts
+	scripts *scripts
 }
 
 func newCluster(tb testing.TB) *cluster {
@@ -69,7 +69,7 @@ func newClusterBy(tb testing.TB, connect func() (redis.UniversalClient, error)) 
 	c.SetDefaultEventuallyTimeout(30 * time.Second) // no test is about speed
 	c.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	c.client = c.newClient()
-	c.scripts = newScripts(c.client, testPrefix, supported[0])
+	c.scripts = newScripts(c.client, testPrefix, nil)
 	return c
 }
 
@@ -102,22 +102,10 @@ func (c *cluster) lead(owner string) *leader {
 
 func (c *cluster) leadAs(installation *Installation) *leader {
 	c.tb.Helper()
-	return c.leadIn(supported, installation)
-}
-
-// leadIn starts a leader of a release that supports these formats.
-func (c *cluster) leadIn(formats []format, installation *Installation) *leader {
-	c.tb.Helper()
-	return c.leadBy(c.newWriterIn(formats, installation))
-}
-
-// newWriterIn returns a Writer of a release that supports these formats.
-func (c *cluster) newWriterIn(formats []format, installation *Installation) *Writer {
-	c.tb.Helper()
-	return newWriter(c.newClient(), testPrefix, WriterOptions{
+	return c.leadBy(NewWriter(c.newClient(), testPrefix, WriterOptions{
 		Installation: installation, LeaseDuration: testLease,
 		Logger: logger(c.tb, "leader "+installation.Name()), Registerer: prometheus.NewRegistry(),
-	}, formats)
+	}))
 }
 
 func (c *cluster) leadBy(w *Writer) *leader {
@@ -171,23 +159,17 @@ func (c *cluster) watch(name string) *replica {
 
 func (c *cluster) watchAs(name string, installation *Installation) *replica {
 	c.tb.Helper()
-	return c.watchIn(supported, name, installation)
-}
-
-// watchIn starts a replica of a release that supports these formats.
-func (c *cluster) watchIn(formats []format, name string, installation *Installation) *replica {
-	c.tb.Helper()
 	return c.watchWith(WatcherOptions{
 		Installation: installation, Replica: name,
 		Logger: logger(c.tb, name), Registerer: prometheus.NewRegistry(),
-	}, formats)
+	})
 }
 
-func (c *cluster) watchWith(o WatcherOptions, formats []format) *replica {
+func (c *cluster) watchWith(o WatcherOptions) *replica {
 	c.tb.Helper()
 	ctx, stop := context.WithCancel(c.tb.Context())
 	r := &replica{stop: stop, done: make(chan struct{}), fewest: math.MaxInt}
-	r.Watcher = newWatcher(c.newClient(), testPrefix, o, formats)
+	r.Watcher = NewWatcher(c.newClient(), testPrefix, o)
 	go func() {
 		defer close(r.done)
 		_ = r.Start(ctx, r.use)

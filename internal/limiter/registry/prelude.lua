@@ -1,7 +1,6 @@
 -- prelude: the common start of all scripts of the registry.
 --
--- KEYS     1 plans, 2 meta, 3 changes of one format; 4 processes and 5 term of all
---          formats; one hash tag, see doc.go
+-- KEYS     1 plans, 2 meta, 3 changes, 4 processes, 5 term; one hash tag, see doc.go
 -- clock    TIME of the server, in microseconds; exact in a Lua number until 2255
 
 local plans, meta, changes, processes, leadership = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -15,12 +14,12 @@ end
 -- Lua itself converts numbers to strings with only 14 digits.
 local function text(n) return string.format('%.0f', n) end
 
--- The state of the registry in this format, and the term. The registry is complete if it has
+-- The state of the registry, and the term. The registry is complete if it has
 -- an epoch and the number of plans that was written: an evicted or half restored key is
 -- incomplete.
 local function state()
-  local m = call('HMGET', meta, 'epoch', 'revision', 'digest', 'count', 'floor', 'published')
-  local t = call('HMGET', leadership, 'term', 'holder', 'owner', 'formats')
+  local m = call('HMGET', meta, 'epoch', 'revision', 'digest', 'count', 'floor', 'published', 'layout')
+  local t = call('HMGET', leadership, 'term', 'holder', 'owner')
   local epoch = m[1] or ''
   return {
     epoch = epoch,
@@ -29,17 +28,17 @@ local function state()
     complete = epoch ~= '' and call('HLEN', plans) == tonumber(m[4]),
     floor = tonumber(m[5]) or 0,
     published = tonumber(m[6]) or 0,
+    layout = tonumber(m[7]) or 0,
     term = tonumber(t[1]) or 0,
     holder = t[2] or '',
     owner = t[3] or '',
-    formats = t[4] or '',
   }
 end
 
 -- The state as a reply, at that time or now; calls.go reads it.
 local function header(s, at)
   return { s.epoch, s.revision, s.digest, s.complete and 1 or 0, s.published,
-    s.term, s.holder, s.owner, s.formats, at or now() }
+    s.layout, s.term, s.holder, s.owner, at or now() }
 end
 
 -- The report in the value of a live process, else nil.

@@ -30,16 +30,13 @@ type heartbeat struct {
 	Owner string `json:"-"` // "" while the process does not know its installation
 	Kind  string `json:"-"`
 	Name  string `json:"-"`
-	// Formats are the formats that the process reads, newest first.
-	Formats []format `json:"formats"`
 	// Accepts are the owners whose registry the process accepts; nil accepts all.
 	Accepts []string `json:"accepts,omitempty"`
 	// Unready are the policies that are not Ready; only of a leader.
 	Unready *plan.Unready `json:"unready,omitempty"`
-	// Format, Epoch and Revision identify the plans that a replica has loaded.
-	Format   format `json:"format,omitempty"`
-	Epoch    epoch  `json:"epoch,omitempty"`
-	Revision int64  `json:"revision,omitempty"`
+	// Epoch and Revision identify the plans that a replica has loaded.
+	Epoch    epoch `json:"epoch,omitempty"`
+	Revision int64 `json:"revision,omitempty"`
 	// Rejects is the epoch of the registry that the replica has rejected, or empty.
 	Rejects epoch `json:"rejects,omitempty"`
 	// Skips is the number of plans that the replica cannot decode; Skipped names some. If it does

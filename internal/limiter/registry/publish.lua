@@ -8,7 +8,8 @@
 --            than ARGV[3] replaces all plans
 --          9 number of plans after the call
 --          10 number of changes to remember
---          11... pairs of ID and plan; an empty plan deletes
+--          11 number of the layout of the keys
+--          12... pairs of ID and plan; an empty plan deletes
 -- returns  {1 if written else 0, header after the call}
 -- clock    TIME, stored as the time of publication
 -- cost     O(changes), in a new epoch O(plans)
@@ -26,7 +27,7 @@ if s.term ~= term or s.holder ~= ARGV[2]
 end
 
 if replace then call('DEL', plans, changes) end
-for i = 11, #ARGV, 2 do
+for i = 12, #ARGV, 2 do
   if ARGV[i + 1] == '' then
     call('HDEL', plans, ARGV[i])
   else
@@ -45,6 +46,6 @@ if excess > 0 then
 end
 
 call('HSET', meta, 'epoch', ARGV[6], 'revision', ARGV[7], 'digest', ARGV[8], 'count', ARGV[9],
-  'floor', floor, 'published', text(now()))
+  'floor', floor, 'published', text(now()), 'layout', ARGV[11])
 call('PUBLISH', plans, ARGV[7] .. ' ' .. ARGV[6])
 return { 1, header(state()) }

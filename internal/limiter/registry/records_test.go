@@ -50,7 +50,7 @@ func TestRecordsOfAllKindsReachTheReplicas(t *testing.T) {
 
 	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
 	c.Eventually(func() int { return len(r.snapshot().Exceptions()) + len(r.snapshot().Groups()) }).Should(Equal(2))
-	c.Eventually(func() int64 { return c.client.HLen(t.Context(), supported[0].keys(testPrefix)[0]).Val() }).Should(Equal(int64(4)))
+	c.Eventually(func() int64 { return c.client.HLen(t.Context(), c.scripts.plansKey()).Val() }).Should(Equal(int64(4)))
 
 	c.Expect(l.Delete(t.Context(), records[2].ID())).To(Succeed())
 	c.Eventually(func() []*plan.Exception { return r.snapshot().Exceptions() }).Should(BeEmpty())

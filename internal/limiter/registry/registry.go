@@ -54,6 +54,9 @@ var (
 	// errLeaderAlive means that another leader of this installation is still alive.
 	errLeaderAlive = errors.New("another leader of this installation is still alive")
 
+	// errLaterLayout means that a later release has written the registry in a layout of its own.
+	errLaterLayout = errors.New("the registry has a layout that only a later release writes")
+
 	// errConflict means that the registry has changed since the leader observed it.
 	errConflict = errors.New("registry changed concurrently")
 )

@@ -18,7 +18,6 @@ type Replica struct {
 	Epoch    string
 	Revision int64
 
-	format format // of these plans
 	// skips are the plans that the replica cannot decode. It runs their last good version, if
 	// any.
 	skips skips
@@ -30,55 +29,38 @@ func (r *Replica) Skips() int { return r.skips.count }
 // observation is the result of the last round of the leader.
 type observation struct {
 	err      error
-	epochs   [maxFormats]epoch // by position of the format
-	replicas []Replica         // by name
-	fleet    fleet             // of the replicas
+	epoch    epoch
+	replicas []Replica // by name
+	fleet    fleet     // of the replicas
 }
 
 // fleet sums up replicas, so that the Rollout of a plan takes the same time with any number of them.
 type fleet struct {
-	followers [maxFormats]followers // by position of the format
-	unknown   int                   // replicas that follow another format
-	skipping  []Replica             // cannot decode some plans
+	epoch    string    // of all of them, unless they are mixed
+	mixed    bool      // they run several epochs
+	lowest   int64     // revision
+	skipping []Replica // cannot decode some plans
 }
 
-// followers are the replicas that follow one format.
-type followers struct {
-	number int
-	epoch  string // of all of them, unless they are mixed
-	mixed  bool   // they run several epochs
-	lowest int64  // revision
-}
-
-// fleetOf sums up the replicas by the position of their format in the list.
-func fleetOf(replicas []Replica, formats []format) (f fleet) {
+// fleetOf sums up the replicas.
+func fleetOf(replicas []Replica) (f fleet) {
 	for i := range replicas {
 		r := &replicas[i]
+		if i == 0 {
+			f.epoch, f.lowest = r.Epoch, r.Revision
+		}
+		f.mixed = f.mixed || r.Epoch != f.epoch
+		f.lowest = min(f.lowest, r.Revision)
 		if r.skips.count > 0 {
 			f.skipping = append(f.skipping, *r)
 		}
-		slot := slices.Index(formats, r.format)
-		if slot < 0 {
-			f.unknown++
-			continue
-		}
-		f.followers[slot].add(r)
 	}
 	return f
 }
 
-func (f *followers) add(r *Replica) {
-	if f.number == 0 {
-		f.epoch, f.lowest = r.Epoch, r.Revision
-	}
-	f.number++
-	f.mixed = f.mixed || r.Epoch != f.epoch
-	f.lowest = min(f.lowest, r.Revision)
-}
-
-// run reports whether all of them run the epoch at that revision or later. It is true without any.
-func (f *followers) run(e epoch, revision int64) bool {
-	return f.number == 0 || !f.mixed && f.epoch == string(e) && revision > 0 && f.lowest >= revision
+// run reports whether all of them run the epoch at that revision or later.
+func (f *fleet) run(e epoch, revision int64) bool {
+	return !f.mixed && f.epoch == string(e) && revision > 0 && f.lowest >= revision
 }
 
 // skips reports whether a replica cannot decode the plan.
@@ -126,7 +108,7 @@ func (w *Writer) Rollout(id string) plan.Rollout {
 		OwnedElsewhere:     isElsewhere,
 		Record:             published.decoded(),
 		OverBudget:         w.shortage(id),
-		ReplicasTooOld:     w.hasReplicaTooOld(id),
+		ReplicasTooOld:     w.observed.fleet.skips(id),
 		HasReplicas:        live > 0,
 		AllReplicasCurrent: live > 0 && w.allRun(id, published),
 	}
@@ -144,7 +126,7 @@ func (w *Writer) shortage(id string) *plan.OverBudget {
 // published returns the entry that the registry holds under that id, or nil. The caller holds
 // the lock.
 func (w *Writer) published(id string) *entry {
-	if e := w.entries[id]; e.isPublished(w.holding) {
+	if e := w.entries[id]; e.isPublished() {
 		return e
 	}
 	return w.withdrawn[id]
@@ -153,27 +135,7 @@ func (w *Writer) published(id string) *entry {
 // allRun reports whether every live replica runs the published entry of that id. The caller holds the lock.
 func (w *Writer) allRun(id string, e *entry) bool {
 	fleet := &w.observed.fleet
-	if e == nil || fleet.unknown > 0 {
-		return false
-	}
-	for slot := range fleet.followers {
-		if !fleet.followers[slot].run(w.observed.epochs[slot], e.forms[slot].revision) {
-			return false
-		}
-	}
-	return !fleet.skips(id)
-}
-
-// hasReplicaTooOld reports whether a live replica follows a format that cannot express the
-// desired plan of that id. The caller holds the lock.
-func (w *Writer) hasReplicaTooOld(id string) bool {
-	e := w.entries[id]
-	for slot := range w.supported {
-		if e != nil && e.forms[slot].inexpressible && w.observed.fleet.followers[slot].number > 0 {
-			return true
-		}
-	}
-	return false
+	return e != nil && fleet.run(w.observed.epoch, e.revision) && !fleet.skips(id)
 }
 
 // replicasAmong returns the replicas of the installation, sorted by name.
@@ -182,7 +144,7 @@ func replicasAmong(alive []heartbeat, accepts func(owner string) bool) []Replica
 	for _, r := range alive {
 		if r.Kind == kindReplica && r.Epoch != "" && accepts(r.Owner) {
 			replicas = append(replicas, Replica{
-				Name: r.Name, Epoch: string(r.Epoch), Revision: r.Revision, format: r.Format,
+				Name: r.Name, Epoch: string(r.Epoch), Revision: r.Revision,
 				skips: skips{count: r.Skips, names: r.Skipped, hashes: decodeHashes(r.SkipHashes)},
 			})
 		}
@@ -195,13 +157,13 @@ func replicasAmong(alive []heartbeat, accepts func(owner string) bool) []Replica
 func (w *Writer) recordReplicas(alive []heartbeat) {
 	replicas := replicasAmong(alive, w.installation.accepts)
 	same := func(a, b Replica) bool {
-		return a.Name == b.Name && a.format == b.format && a.Epoch == b.Epoch && a.Revision == b.Revision &&
+		return a.Name == b.Name && a.Epoch == b.Epoch && a.Revision == b.Revision &&
 			a.skips.equal(&b.skips)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.EqualFunc(replicas, w.observed.replicas, same) {
-		w.observed.replicas, w.observed.fleet = replicas, fleetOf(replicas, w.supported)
+		w.observed.replicas, w.observed.fleet = replicas, fleetOf(replicas)
 		notify(w.changed)
 	}
 }

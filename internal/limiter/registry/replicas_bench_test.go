@@ -213,8 +213,7 @@ func (c *cluster) timed(server redis.UniversalClient, do func()) (seconds float6
 	return seconds, redisUse{cpu: after.cpu - before.cpu, bytes: after.bytes - before.bytes}
 }
 
-// BenchmarkFailover measures live replicas with 100 plans behind Sentinels, each with connections of its own. Every second one is of a
-// release that reads one version less, as in a rollout. It reports
+// BenchmarkFailover measures live replicas with 100 plans behind Sentinels, each with connections of its own. It reports
 //   - the time from an edit until the last replica has loaded it,
 //   - the time from a failover until the last replica has loaded an edit from the new master, and what that costs this master.
 func BenchmarkFailover(b *testing.B) {
@@ -232,7 +231,7 @@ func benchmarkFailover(b *testing.B, n int) {
 	for i := range replicas {
 		replicas[i] = c.watchWith(WatcherOptions{
 			Installation: NewInstallation(testOwner, ""), Replica: fmt.Sprintf("replica-%04d", i), Logger: slog.New(slog.DiscardHandler),
-		}, [][]format{supported, formatsOf(plan.Version - 1)}[i%2])
+		})
 		<-time.After(5 * time.Millisecond) // they share the CPUs of one machine
 	}
 	c.Eventually(func() int { return l.enforcedCounts("shop/p7")[1] }).Should(Equal(n))
@@ -313,14 +312,14 @@ func startReporters(b *testing.B, n int) *reporters {
 	c := newCluster(b)
 	c.client = redis.NewClient(&redis.Options{Addr: c.redis.Addr, MaxRetries: -1, DialerRetries: 1, PoolSize: callersTogether})
 	b.Cleanup(func() { _ = c.client.Close() })
-	c.scripts = newScripts(c.client, testPrefix, supported[0])
+	c.scripts = newScripts(c.client, testPrefix, nil)
 	c.leadSynced(makePlans(plansOfFleet)...)
 	f := &reporters{cluster: c}
 	for i := range n {
-		f.beats = append(f.beats, heartbeats{scripts: &c.scripts})
+		f.beats = append(f.beats, heartbeats{scripts: c.scripts})
 		f.reports = append(f.reports, heartbeat{
 			Owner: testOwner, Kind: kindReplica, Name: fmt.Sprintf("weir-decision-7d4b9c6f5d-%05d", i),
-			Formats: supported, Accepts: []string{testOwner}, Format: supported[0], Epoch: c.header().epoch, Revision: 1,
+			Accepts: []string{testOwner}, Epoch: c.header().epoch, Revision: 1,
 		})
 	}
 	return f
@@ -354,11 +353,11 @@ func (f *reporters) measure(b *testing.B, what string, callers int, do func(i in
 // their heartbeats, and the Rollout of every plan.
 func BenchmarkRollouts(b *testing.B) {
 	const plans, replicas = 20_000, 1_000
-	w := &Writer{supported: supported, entries: map[string]*entry{}, holding: []bool{true}, changed: make(chan struct{}, 1), installation: NewInstallation(testOwner, "")}
-	w.observed.epochs[0] = newEpoch(testOwner, 1, "a")
+	w := &Writer{entries: map[string]*entry{}, changed: make(chan struct{}, 1), installation: NewInstallation(testOwner, "")}
+	w.observed.epoch = newEpoch(testOwner, 1, "a")
 	var reports []string
 	for i := range replicas {
-		r := heartbeat{Owner: testOwner, Kind: kindReplica, Name: fmt.Sprintf("replica-%04d", i), Formats: supported, Format: supported[0], Epoch: w.observed.epochs[0], Revision: 7}
+		r := heartbeat{Owner: testOwner, Kind: kindReplica, Name: fmt.Sprintf("replica-%04d", i), Epoch: w.observed.epoch, Revision: 7}
 		encoded, err := json.Marshal(&r)
 		if err != nil {
 			b.Fatal(err)
@@ -373,7 +372,7 @@ func BenchmarkRollouts(b *testing.B) {
 		}
 		ids[i] = p.ID()
 		w.entries[ids[i]] = newEntry(p, data)
-		w.entries[ids[i]].forms[0].revision = 7
+		w.entries[ids[i]].revision = 7
 	}
 	b.Run("heartbeats", func(b *testing.B) {
 		for b.Loop() {

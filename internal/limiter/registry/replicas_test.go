@@ -17,34 +17,21 @@ func TestAFleetRunsWhatEachOfItsReplicasRuns(t *testing.T) {
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
 	outcomes := map[bool]int{}
 	for range 20_000 {
-		w := &Writer{supported: []format{3, 2}, entries: map[string]*entry{}}
-		w.observed.epochs = [maxFormats]epoch{epoch(pick("o/1", "o/1", "o/2")), "o/1"}
-		replicas := make([]Replica, random.IntN(4))
+		w := &Writer{}
+		w.observed.epoch = epoch(pick("o/1", "o/1", "o/2"))
+		replicas := make([]Replica, 1+random.IntN(3))
 		for i := range replicas {
 			r := &replicas[i]
-			r.Epoch, r.Revision, r.format = pick("o/1", "o/1", "o/1", "o/2"), int64(4+random.IntN(4)), format(3-random.IntN(16)/7)
+			r.Epoch, r.Revision = pick("o/1", "o/1", "o/1", "o/2"), int64(4+random.IntN(4))
 			if random.IntN(8) == 0 {
 				r.skips = skips{count: 1, names: []string{pick("shop/a", "shop/b")}}
 			}
 		}
-		w.observed.replicas, w.observed.fleet = replicas, fleetOf(replicas, w.supported)
-		e := &entry{}
-		for slot := range e.forms {
-			e.forms[slot].revision = int64(random.IntN(6))
-			e.forms[slot].inexpressible = random.IntN(8) == 0
-		}
+		w.observed.replicas, w.observed.fleet = replicas, fleetOf(replicas)
+		e := &entry{revision: int64(random.IntN(6))}
 		all := w.replicasRunning("shop/a", e) == len(replicas)
-		g.Expect(w.allRun("shop/a", e)).To(Equal(all), "%+v of %+v", replicas, e.forms)
+		g.Expect(w.allRun("shop/a", e)).To(Equal(all), "%+v of %+v", replicas, e)
 		outcomes[all]++
-
-		w.entries["shop/a"] = e
-		tooOld := false
-		for i := range replicas {
-			for slot, f := range w.supported {
-				tooOld = tooOld || replicas[i].format == f && e.forms[slot].inexpressible
-			}
-		}
-		g.Expect(w.hasReplicaTooOld("shop/a")).To(Equal(tooOld))
 	}
 	g.Expect(outcomes[true]).To(BeNumerically(">", 1000))
 	g.Expect(outcomes[false]).To(BeNumerically(">", 1000))

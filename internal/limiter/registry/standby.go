@@ -12,7 +12,7 @@ import (
 )
 
 // Standby reports a process that may lead but makes no decisions, until ctx ends. The leader
-// then maintains a format that the process reads, so that it can take over.
+// then knows which names of the installation the process accepts.
 type Standby struct {
 	Client       redis.UniversalClient
 	Prefix       string
@@ -23,12 +23,12 @@ type Standby struct {
 
 // Start sends the heartbeats. While Redis is unreachable it retries.
 func (s *Standby) Start(ctx context.Context) error {
-	scripts := newScripts(s.Client, s.Prefix, supported[0])
-	heartbeats := heartbeats{scripts: &scripts}
+	scripts := newScripts(s.Client, s.Prefix, nil)
+	heartbeats := heartbeats{scripts: scripts}
 	own := func() *heartbeat {
 		return &heartbeat{
 			Owner: s.Installation.Name(), Kind: kindStandby, Name: s.Name,
-			Formats: supported, Accepts: s.Installation.names(),
+			Accepts: s.Installation.names(),
 		}
 	}
 	every := time.NewTicker(period)

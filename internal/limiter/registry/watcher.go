@@ -40,8 +40,7 @@ type WatcherOptions struct {
 // Watcher keeps the snapshot of one replica equal to the registry. It never replaces a
 // loaded version with an older one.
 type Watcher struct {
-	formats []format  // newest first
-	scripts []scripts // of these
+	scripts *scripts
 	options WatcherOptions
 	logger  *slog.Logger
 	metrics *watcherMetrics
@@ -54,7 +53,6 @@ type Watcher struct {
 	live liveReplicas // recorded only by the goroutine of Start
 
 	// Used only by the goroutine of Start.
-	at            int // position of the followed format
 	applySnapshot func(*plan.Snapshot)
 	loaded        *loaded // nil before the first load
 	rejected      version // reported to the leader as wrong; the loaded one after a digest mismatch
@@ -68,20 +66,15 @@ type Watcher struct {
 // NewWatcher returns a Watcher of the registry under prefix. The read timeout of the client
 // should be several seconds, because a load reads all plans in one reply.
 func NewWatcher(client redis.UniversalClient, prefix string, o WatcherOptions) *Watcher {
-	return newWatcher(client, prefix, o, supported)
-}
-
-func newWatcher(client redis.UniversalClient, prefix string, o WatcherOptions, formats []format) *Watcher {
-	w := &Watcher{
-		formats: formats,
-		scripts: scriptsOf(client, prefix, formats, o.Clock),
-		options: o,
-		logger:  cmp.Or(o.Logger, slog.Default()),
-		metrics: newWatcherMetrics(o.Registerer),
-		asks:    make(chan chan<- struct{}),
+	scripts := newScripts(client, prefix, o.Clock)
+	return &Watcher{
+		scripts:    scripts,
+		heartbeats: heartbeats{scripts: scripts},
+		options:    o,
+		logger:     cmp.Or(o.Logger, slog.Default()),
+		metrics:    newWatcherMetrics(o.Registerer),
+		asks:       make(chan chan<- struct{}),
 	}
-	w.follow(0)
-	return w
 }
 
 // Replicas returns the live replicas, sorted by name, as of the last survey. If that is old and Redis answers, Replicas waits for
@@ -130,7 +123,7 @@ func (w *Watcher) Start(ctx context.Context, apply func(*plan.Snapshot)) error {
 	w.applySnapshot = apply
 	// Subscribe before the first read: a change is either read or announced, never lost
 	// in between.
-	subscription := w.scripts[0].client.Subscribe(ctx, w.channels()...)
+	subscription := w.scripts.client.Subscribe(ctx, w.scripts.channel())
 	defer func() { _ = subscription.Close() }()
 	defer w.leave(ctx)
 	defer w.answers.Store(false)
@@ -193,22 +186,10 @@ func announcesChange(message any, queued <-chan any) (announces bool) {
 	}
 }
 
-// channels returns the channels of all formats.
-func (w *Watcher) channels() []string {
-	channels := make([]string, len(w.scripts))
-	for i := range w.scripts {
-		channels[i] = w.scripts[i].channel()
-	}
-	return channels
-}
-
 // poll sends a heartbeat, compares the registry with the loaded version and loads a newer
 // one.
 func (w *Watcher) poll(ctx context.Context) error {
 	h, err := w.heartbeat(ctx)
-	if err == nil && w.chooseFormat(&h) {
-		h, err = w.heartbeat(ctx)
-	}
 	if err != nil {
 		return err
 	}
@@ -217,8 +198,8 @@ func (w *Watcher) poll(ctx context.Context) error {
 		w.metrics.lag.Set(float64(max(0, h.revision-w.loaded.revision)))
 	}
 	switch now := w.compare(&h); {
-	case now == ownedElsewhere:
-		w.setState(now, nil) // not wrong; it may be accepted once the name is known
+	case now == ownedElsewhere || now == laterLayout:
+		w.setState(now, nil) // not wrong: another owner may be accepted once the name is known
 		return nil
 	case now != following:
 		if w.markRejected(&h, now) {
@@ -234,23 +215,6 @@ func (w *Watcher) poll(ctx context.Context) error {
 		return nil
 	}
 	return w.load(ctx)
-}
-
-// chooseFormat follows the newest format that the leader maintains and that this process
-// reads. It returns whether that is another one than before.
-func (w *Watcher) chooseFormat(h *header) bool {
-	f := newest(w.formats, h.formats.maintained())
-	if f == 0 || f == w.formats[w.at] {
-		return false
-	}
-	w.logger.Info("Following another format of the registry", "format", f, "before", w.formats[w.at])
-	w.follow(slices.Index(w.formats, f))
-	return true
-}
-
-// follow follows the format at that position.
-func (w *Watcher) follow(at int) {
-	w.at, w.heartbeats = at, heartbeats{scripts: &w.scripts[at]}
 }
 
 // compare returns whether the Watcher can follow the registry.
@@ -293,7 +257,7 @@ func (w *Watcher) load(ctx context.Context) error {
 		mine = w.loaded.version
 		mine.digest = formatDigest(w.loaded.sum) // not the one of the registry, if they differ
 	}
-	h, what, fields, err := w.scripts[w.at].read(ctx, mine)
+	h, what, fields, err := w.scripts.read(ctx, mine)
 	if err != nil {
 		return err
 	}
@@ -303,7 +267,6 @@ func (w *Watcher) load(ctx context.Context) error {
 		return nil // the next poll reports it
 	}
 	next, bad := w.loaded.next(&h, fields, what == readAll)
-	next.format = w.formats[w.at]
 	if len(bad) > 0 {
 		w.metrics.bad.Add(float64(len(bad)))
 		w.logger.Error("Skipped plans that cannot be decoded", "plans", len(bad), "first", bad[0])
@@ -374,7 +337,7 @@ func (w *Watcher) setState(now followState, err error) {
 func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	r := w.ownHeartbeat()
 	if w.reported != nil && w.reported.field() != r.field() {
-		if err := w.scripts[w.at].leave(ctx, w.reported); err != nil {
+		if err := w.scripts.leave(ctx, w.reported); err != nil {
 			return header{}, err
 		}
 	}
@@ -385,7 +348,7 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 		return h, err
 	}
 	if w.survey.isDue(now, seen.processes) || w.options.Installation.Name() == "" {
-		alive, err := w.scripts[w.at].alive(ctx, h.now)
+		alive, err := w.scripts.alive(ctx, h.now)
 		if err != nil {
 			return h, err
 		}
@@ -406,13 +369,13 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 func (w *Watcher) ownHeartbeat() *heartbeat {
 	r := &heartbeat{
 		Owner: w.options.Installation.Name(), Kind: kindReplica, Name: w.options.Replica,
-		Formats: w.formats, Accepts: w.options.Installation.names(),
+		Accepts: w.options.Installation.names(),
 	}
 	if w.loaded != nil {
 		if owner := w.loaded.epoch.owner(); w.accepts(owner) {
 			r.Owner = owner
 		}
-		r.Format, r.Epoch, r.Revision, r.Rejects = w.loaded.format, w.loaded.epoch, w.loaded.revision, w.rejected.epoch
+		r.Epoch, r.Revision, r.Rejects = w.loaded.epoch, w.loaded.revision, w.rejected.epoch
 		r.Skips, r.Skipped, r.SkipHashes = w.loaded.skips.count, w.loaded.skips.names, encodeHashes(w.loaded.skips.hashes)
 	}
 	return r
@@ -440,6 +403,6 @@ func ownersAmong(alive []heartbeat) []string {
 // leave removes the replica from the live processes.
 func (w *Watcher) leave(ctx context.Context) {
 	if w.reported != nil {
-		w.scripts[w.at].leaveAtEnd(ctx, w.reported, w.logger)
+		w.scripts.leaveAtEnd(ctx, w.reported, w.logger)
 	}
 }

@@ -60,7 +60,7 @@ func (c *cluster) writeWithoutMessage(l *leader, p *plan.Plan, loseChanges bool)
 	c.Expect(err).NotTo(HaveOccurred())
 	sum, err := strconv.ParseUint(before.digest, 16, 64)
 	c.Expect(err).NotTo(HaveOccurred())
-	data := encoded(c, p).forms[0].data
+	data := encoded(c, p).data
 	to := before.version
 	to.revision++
 	to.digest = formatDigest(sum - digestOf(p.ID(), []byte(old)) + digestOf(p.ID(), data))
@@ -108,7 +108,7 @@ func TestReplicaSubscribesAgainAfterADisconnect(t *testing.T) {
 func (l *leader) publishBad(c *cluster) {
 	c.tb.Helper()
 	l.publishRaw(c.tb, "shop/login", []byte(`{"version":99}`))
-	l.publishRaw(c.tb, "shop/other", encoded(c, makePlan("search", 9)).forms[0].data)
+	l.publishRaw(c.tb, "shop/other", encoded(c, makePlan("search", 9)).data)
 }
 
 func TestReplicaSkipsBadPlans(t *testing.T) {
@@ -148,6 +148,8 @@ func TestSkippedPlansAreNotEnforced(t *testing.T) {
 	running, live := l.enforced("shop/login")
 	c.Expect([]int{running, live}).To(Equal([]int{0, 1}))
 	c.Expect(l.Rollout("shop/login").AllReplicasCurrent).To(BeFalse())
+	c.Expect(l.Rollout("shop/login").ReplicasTooOld).To(BeTrue())
+	c.Expect(l.Rollout("shop/search").ReplicasTooOld).To(BeFalse())
 }
 
 func TestNewReplicaSkipsBadPlansUntilTheyAreReplaced(t *testing.T) {
@@ -165,9 +167,7 @@ func TestNewReplicaSkipsBadPlansUntilTheyAreReplaced(t *testing.T) {
 // publishRaw publishes data that Set would reject.
 func (l *leader) publishRaw(tb testing.TB, id string, data []byte) {
 	tb.Helper()
-	e := &entry{}
-	e.forms[0].data = data
-	b, err := l.setDesired(tb.Context(), id, e, plan.SetOptions{})
+	b, err := l.setDesired(tb.Context(), id, &entry{data: data}, plan.SetOptions{})
 	if err := l.await(tb.Context(), b, id, err); err != nil {
 		tb.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestMissingScriptsAreLoadedAgain(t *testing.T) {
 
 func TestKeysShareOneSlot(t *testing.T) {
 	g := NewWithT(t)
-	s := newScripts(redis.NewClient(&redis.Options{}), "weir:", 1)
+	s := newScripts(redis.NewClient(&redis.Options{}), "weir:", nil)
 	g.Expect(s.keys).To(Equal([]string{
 		"weir:1:{registry}", "weir:1:{registry}:meta", "weir:1:{registry}:changes",
 		"weir:{registry}:processes", "weir:{registry}:term",
@@ -299,7 +299,7 @@ func TestMetricsOfLeaderAndReplica(t *testing.T) {
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	r := c.watch("a")
 	c.Eventually(r.plans).Should(Equal(2))
-	size := len(encoded(c, makePlan("login", 5)).forms[0].data) + len(encoded(c, makePlan("search", 5)).forms[0].data)
+	size := len(encoded(c, makePlan("login", 5)).data) + len(encoded(c, makePlan("search", 5)).data)
 	c.Expect(testutil.ToFloat64(r.metrics.size)).To(BeEquivalentTo(size))
 	c.Expect(l.Delete(t.Context(), "shop/search")).To(Succeed())
 	c.Eventually(func() float64 { return testutil.ToFloat64(r.metrics.size) }).Should(BeNumerically("<", size))

@@ -43,12 +43,9 @@ type WriterOptions struct {
 // all, so it repairs the registry by itself whatever happens to Redis. It does nothing
 // unless Lead runs. It is safe for concurrent use.
 type Writer struct {
-	prefix        string
-	supported     []format  // newest first
-	scripts       []scripts // of these
+	scripts       *scripts
 	installation  *Installation
 	leaseDuration time.Duration
-	obsoleteAfter time.Duration
 	budgets       plan.Budgets
 	unready       func() plan.Unready
 	logger        *slog.Logger
@@ -70,12 +67,10 @@ type Writer struct {
 	// withdrawn are the published plans, by ID, that entries does not contain any more, until the
 	// registry has lost them too.
 	withdrawn map[string]*entry
-	// dirty has, for each supported format, the IDs whose plan may differ from the registry; holding
-	// is true for each format that holds the registry.
-	dirty    [maxFormats]map[string]struct{}
-	holding  []bool
-	batch    *batch // calls that wait for the next write
-	observed observation
+	dirty     map[string]struct{} // the IDs whose plan may differ from the registry
+	holds     bool                // the registry holds the desired records, or all records of the previous leader
+	batch     *batch              // calls that wait for the next write
+	observed  observation
 }
 
 // batch is the set of calls that wait for the same write.
@@ -95,17 +90,10 @@ func (b *batch) finish(err error) {
 // Redis rejects a repeated write. Its read timeout should be several seconds, because a new
 // epoch writes all plans in one call.
 func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Writer {
-	return newWriter(client, prefix, o, supported)
-}
-
-func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, formats []format) *Writer {
 	w := &Writer{
-		prefix:        prefix,
-		supported:     formats,
-		scripts:       scriptsOf(client, prefix, formats, o.Clock),
+		scripts:       newScripts(client, prefix, o.Clock),
 		installation:  o.Installation,
 		leaseDuration: o.LeaseDuration,
-		obsoleteAfter: obsoleteAfter,
 		budgets:       o.Budgets,
 		unready:       o.Unready,
 		logger:        cmp.Or(o.Logger, slog.Default()),
@@ -135,7 +123,7 @@ func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, for
 //   - After an error the plan is still desired and Lead retries, unless ctx had ended before or
 //     the error is ErrNotLeading, ErrDeposed, plan.ErrOlderGeneration or an encoding error.
 func (w *Writer) Set(ctx context.Context, desired plan.Record, o plan.SetOptions) error {
-	data, err := plan.EncodeAs(desired, int(w.supported[0]))
+	data, err := plan.Encode(desired)
 	if err != nil {
 		return err
 	}
@@ -211,7 +199,7 @@ func (w *Writer) rejects(ctx context.Context) error {
 
 // replace makes next the desired entry; nil for none. The caller holds the lock.
 func (w *Writer) replace(id string, next *entry) {
-	if old := w.entries[id]; old.isPublished(w.holding) && !next.isPublished(w.holding) {
+	if old := w.entries[id]; old.isPublished() && !next.isPublished() {
 		w.withdrawn[id] = old
 	}
 	w.usage.replace(id, w.entries[id], next)
@@ -222,30 +210,21 @@ func (w *Writer) replace(id string, next *entry) {
 	}
 }
 
-// isDirty reports whether the plan may differ from the registry in some format. The caller
-// holds the lock.
+// isDirty reports whether the plan may differ from the registry. The caller holds the lock.
 func (w *Writer) isDirty(id string) bool {
-	for slot := range w.supported {
-		if _, isDirty := w.dirty[slot][id]; isDirty {
-			return true
-		}
-	}
-	return false
+	_, isDirty := w.dirty[id]
+	return isDirty
 }
 
 // markDirty records that the plan may differ from the registry. The caller holds the lock.
-func (w *Writer) markDirty(id string) {
-	for slot := range w.supported {
-		w.dirty[slot][id] = struct{}{}
-	}
-}
+func (w *Writer) markDirty(id string) { w.dirty[id] = struct{}{} }
 
 // isStored reports whether the registry is known to hold the desired entry.
 func (w *Writer) isStored(old, next *entry) bool {
 	if !w.inherited || w.observed.err != nil {
 		return false
 	}
-	return old == nil && next == nil || next.isPublished(w.holding)
+	return old == nil && next == nil || next.isPublished()
 }
 
 // await waits until the batch is written.
