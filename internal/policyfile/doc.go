@@ -13,8 +13,6 @@
 //	object.go      one object of a document
 //	position.go    the line and column of a field
 //	schema.go      defaults and validation by the schemas of the embedded CRDs
-//	form.go        the schema without CEL rules for valid objects, fast
 //	rules.go       the CEL rules of valid objects, fast
-//	memo.go        the results of rules, by the fields that they read
 //	suggest.go     names that were probably meant
 package policyfile

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	yamlv2 "go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/util/json"
 	kubeyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -178,15 +177,6 @@ func (f *File) readDocument(ctx context.Context, d *document) {
 
 // content returns the fields of the document, as kubectl reads them.
 func (d *document) content() (map[string]any, []Problem) {
-	var parsed any
-	if err := yamlv2.UnmarshalStrict(d.text, &parsed); err != nil {
-		return nil, d.syntaxProblems(err)
-	}
-	if value, ok := asJSON(parsed, 0); ok {
-		if content, ok := value.(map[string]any); ok {
-			return content, nil
-		}
-	}
 	encoded, err := yaml.YAMLToJSONStrict(d.text)
 	if err != nil {
 		return nil, d.syntaxProblems(err)
@@ -196,48 +186,6 @@ func (d *document) content() (map[string]any, []Problem) {
 		return nil, []Problem{d.problem("must be an object")}
 	}
 	return content, nil
-}
-
-// asJSON returns the value as it is after encoding and decoding it in JSON. It returns false for unusual values: numbers with a
-// fraction, keys that are not strings, invalid UTF-8 and deep structures.
-func asJSON(value any, depth int) (result any, ok bool) {
-	const maxDepth = 100
-	if depth > maxDepth {
-		return nil, false
-	}
-	switch value := value.(type) {
-	case nil, bool:
-		return value, true
-	case int:
-		return int64(value), true
-	case string:
-		return value, utf8.ValidString(value)
-	case []any:
-		list := make([]any, len(value))
-		for i, item := range value {
-			if list[i], ok = asJSON(item, depth+1); !ok {
-				return nil, false
-			}
-		}
-		return list, true
-	case map[any]any:
-		return fieldsAsJSON(value, depth)
-	}
-	return nil, false
-}
-
-func fieldsAsJSON(fields map[any]any, depth int) (result any, ok bool) {
-	named := make(map[string]any, len(fields))
-	for key, value := range fields {
-		name, isText := key.(string)
-		if !isText || !utf8.ValidString(name) {
-			return nil, false
-		}
-		if named[name], ok = asJSON(value, depth+1); !ok {
-			return nil, false
-		}
-	}
-	return named, true
 }
 
 // lineOfError is how the YAML library names a line of the document.

@@ -6,6 +6,8 @@ package policyfile
 import (
 	"math"
 
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
@@ -16,20 +18,20 @@ import (
 )
 
 // rules are the CEL rules of one schema and of the schemas within it. They are the programs of the API server, on values
-// that cost less: the API server copies all properties of a schema whenever a program reads a field. Each remembers its results.
+// that cost less: the API server copies all properties of a schema whenever a program reads a field.
 //
 // They only find out that an object is valid. The validator of the API server judges all others, and the schemas
 // that are unusual.
 type rules struct {
 	schema     common.Schema
-	own        []*rule // of the schema itself
+	own        []celgo.Program // of the schema itself
 	unusual    bool
 	properties map[string]*rules
 	items      *rules // of a list, or the values of a map
 }
 
-// newRules returns the rules of a schema, or nil without any. prepared is the schema for CEL, and declType the type of its
-// values, nil if CEL does not see them.
+// newRules returns the rules of a schema. prepared is the schema for CEL, and declType the type of its values, nil if CEL does
+// not see them: then there are none.
 func newRules(s *structuralschema.Structural, prepared common.Schema, declType *apiservercel.DeclType) *rules {
 	if declType == nil {
 		return nil // as the API server
@@ -46,9 +48,6 @@ func newRules(s *structuralschema.Structural, prepared common.Schema, declType *
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil:
 		r.items = newRules(s.AdditionalProperties.Structural, prepared.AdditionalProperties().Schema(), declType.ElemType)
 	}
-	if len(r.own) == 0 && !r.unusual && len(r.properties) == 0 && r.items == nil {
-		return nil
-	}
 	return r
 }
 
@@ -62,7 +61,7 @@ func (r *rules) compile(s *structuralschema.Structural, declType *apiservercel.D
 		case result.Error != nil || s.XValidations[i].OptionalOldSelf != nil:
 			r.unusual = true
 		case result.Program != nil && !result.UsesOldSelf: // an object in a file has no old one
-			r.own = append(r.own, &rule{program: result.Program})
+			r.own = append(r.own, result.Program)
 		}
 	}
 }
@@ -79,15 +78,13 @@ func (r *rules) addProperty(s *structuralschema.Structural, name string, declTyp
 	if field == nil {
 		return
 	}
-	if of := newRules(&property, r.schema.Properties()[name], field.Type); of != nil {
-		r.properties[name] = of
-	}
+	r.properties[name] = newRules(&property, r.schema.Properties()[name], field.Type)
 }
 
 // newResourceRules returns the rules of a resource.
 func newResourceRules(s *structuralschema.Structural) *rules {
 	r := newRules(s, newRuleSchema(s), model.SchemaDeclType(s, true))
-	if r != nil && len(r.own) > 0 {
+	if len(r.own) > 0 {
 		r.unusual = true // the API server adds metadata to the root
 	}
 	return r
@@ -102,9 +99,10 @@ func (r *rules) hold(value any, budget *uint64) bool {
 	if r.unusual {
 		return false
 	}
-	for _, rule := range r.own {
-		cost, holds := rule.cost(value, r.schema)
-		if !holds || !spend(cost, budget) {
+	self := map[string]any{cel.ScopedVarName: common.UnstructuredToVal(value, r.schema)}
+	for _, program := range r.own {
+		result, details, err := program.Eval(self)
+		if err != nil || result != types.True || !spend(details, budget) {
 			return false
 		}
 	}
@@ -130,8 +128,12 @@ func (r *rules) holdWithin(value any, budget *uint64) bool {
 	return true
 }
 
-// spend takes the cost of an evaluation from the budget. It returns false if it is more than the budget.
-func spend(cost uint64, budget *uint64) bool {
+// spend takes the cost of an evaluation from the budget. It returns false if it is unknown or more than the budget.
+func spend(details *celgo.EvalDetails, budget *uint64) bool {
+	if details == nil || details.ActualCost() == nil {
+		return false
+	}
+	cost := *details.ActualCost()
 	if cost > math.MaxInt64 || cost > *budget {
 		return false
 	}

@@ -30,9 +30,7 @@ import (
 // that the errors are as from kubectl apply and no bound is written twice.
 type resourceSchema struct {
 	structural *structuralschema.Structural
-	defaults   *structuralschema.Structural // the parts of structural that have defaults
 	validator  validation.SchemaValidator
-	form       *form
 	rules      *rules
 	// judge returns what judges objects that rules do not find valid. It compiles the rules again, which is slow.
 	judge func() *cel.Validator
@@ -79,9 +77,7 @@ func newSchema(definition *apiextensionsv1.CustomResourceDefinition) (*resourceS
 	}
 	return &resourceSchema{
 		structural: structural,
-		defaults:   defaultsOf(structural),
 		validator:  validator,
-		form:       newResourceForm(structural),
 		rules:      newResourceRules(structural),
 		judge: sync.OnceValue(func() *cel.Validator {
 			return cel.NewValidator(structural, true, celconfig.PerCallLimit)
@@ -89,36 +85,11 @@ func newSchema(definition *apiextensionsv1.CustomResourceDefinition) (*resourceS
 	}, nil
 }
 
-// defaultsOf returns the parts of the schema that have defaults, or nil without any: defaulting copies each property that it visits.
-func defaultsOf(s *structuralschema.Structural) *structuralschema.Structural {
-	parts := &structuralschema.Structural{Generic: s.Generic, Properties: map[string]structuralschema.Structural{}}
-	for name := range s.Properties {
-		property := s.Properties[name]
-		if with := defaultsOf(&property); with != nil {
-			parts.Properties[name] = *with
-		}
-	}
-	if s.Items != nil {
-		parts.Items = defaultsOf(s.Items)
-	}
-	if values := s.AdditionalProperties; values != nil && values.Structural != nil {
-		if with := defaultsOf(values.Structural); with != nil {
-			parts.AdditionalProperties = &structuralschema.StructuralOrBool{Structural: with}
-		}
-	}
-	if parts.Default.Object == nil && len(parts.Properties) == 0 && parts.Items == nil && parts.AdditionalProperties == nil {
-		return nil
-	}
-	return parts
-}
-
 // validate fills in the defaults of the schema and returns all its errors.
 func (s *resourceSchema) validate(ctx context.Context, object map[string]any) field.ErrorList {
-	if !s.fits(object) {
-		if errs := s.formErrors(object); len(errs) > 0 {
-			s.hintAtDurations(errs)
-			return errs // CEL rules report confusing errors for objects of a wrong form
-		}
+	if errs := s.formErrors(object); len(errs) > 0 {
+		s.hintAtDurations(errs)
+		return errs // CEL rules report confusing errors for objects of a wrong form
 	}
 	budget := uint64(celconfig.RuntimeCELCostBudget)
 	if s.rules.hold(object, &budget) {
@@ -126,12 +97,6 @@ func (s *resourceSchema) validate(ctx context.Context, object map[string]any) fi
 	}
 	errs, _ := s.judge().Validate(ctx, nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	return errs
-}
-
-// fits fills in the defaults of the schema and reports whether the object is known to be valid. It does not evaluate the rules.
-func (s *resourceSchema) fits(object map[string]any) bool {
-	defaulting.Default(object, s.defaults)
-	return s.form.fits(object) && len(unknownMetadata(object)) == 0 && len(validateName(object)) == 0
 }
 
 // formErrors removes unknown fields, fills in the defaults of the schema and returns all errors but of its rules.
@@ -142,7 +107,7 @@ func (s *resourceSchema) formErrors(object map[string]any) (errs field.ErrorList
 		errs = append(errs, &field.Error{Type: field.ErrorTypeForbidden, Field: path, Detail: unknownField})
 	}
 	errs = append(errs, unknownMetadata(object)...)
-	defaulting.Default(object, s.defaults)
+	defaulting.Default(object, s.structural)
 	errs = append(errs, validateName(object)...)
 	errs = append(errs, withoutNameless(validation.ValidateCustomResource(nil, object, s.validator))...)
 	return append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
