@@ -30,8 +30,8 @@ type rules struct {
 	items      *rules // of a list, or the values of a map
 }
 
-// newRules returns the rules of a schema. prepared is the schema for CEL, and declType the type of its values, nil if CEL does
-// not see them: then there are none.
+// newRules returns the rules of a schema. prepared is the schema for CEL, and declType the type of its values, nil if CEL
+// does not see them.
 func newRules(s *structuralschema.Structural, prepared common.Schema, declType *apiservercel.DeclType) *rules {
 	if declType == nil {
 		return nil // as the API server
