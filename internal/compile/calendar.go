@@ -4,11 +4,13 @@
 package compile
 
 import (
+	"cmp"
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must not depend on the files of the machine
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -42,7 +44,7 @@ func NextRenewal(policy *v1alpha1.RateLimitPolicy, now time.Time) time.Time {
 }
 
 // zoneOf returns the name of the time zone, also if it is the default.
-func zoneOf(c *v1alpha1.Calendar) string { return orDefault(c.TimeZone, plan.UTC) }
+func zoneOf(c *v1alpha1.Calendar) string { return cmp.Or(c.TimeZone, plan.UTC) }
 
 func (c *compiler) calendar(at *field.Path, calendar *v1alpha1.Calendar) *plan.Calendar {
 	if calendar == nil {
@@ -72,7 +74,7 @@ func startDayOf(calendar *v1alpha1.Calendar) int {
 		}
 		return 1
 	case v1alpha1.CalendarPeriodMonth:
-		return int(orDefaultPointer(calendar.StartDay, 1))
+		return int(ptr.Deref(calendar.StartDay, 1))
 	default:
 		return 0
 	}

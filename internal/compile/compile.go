@@ -4,11 +4,13 @@
 package compile
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -47,19 +49,19 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 		Name:         policy.Name,
 		UID:          string(policy.UID),
 		Generation:   policy.Generation,
-		Mode:         plan.Mode(orDefault(spec.Mode, v1alpha1.ModeEnforce)),
+		Mode:         plan.Mode(cmp.Or(spec.Mode, v1alpha1.ModeEnforce)),
 		Matches:      c.matches(at, policy),
 		Key:          c.key(at.Child("key"), spec.Key),
-		OnMissingKey: plan.OnMissingKey(orDefault(spec.OnMissingKey, v1alpha1.OnMissingKeyShare)),
+		OnMissingKey: plan.OnMissingKey(cmp.Or(spec.OnMissingKey, v1alpha1.OnMissingKeyShare)),
 		Limits:       c.limits(at.Child("limits"), spec.Limits),
-		Counting:     plan.Counting(orDefault(spec.Counting, v1alpha1.CountingAdmitted)),
-		DenyWhen:     plan.DenyWhen(orDefault(spec.DenyWhen, v1alpha1.DenyWhenThresholdExceeded)),
+		Counting:     plan.Counting(cmp.Or(spec.Counting, v1alpha1.CountingAdmitted)),
+		DenyWhen:     plan.DenyWhen(cmp.Or(spec.DenyWhen, v1alpha1.DenyWhenThresholdExceeded)),
 		Reservations: c.reservations(at.Child("reservations"), spec.Reservations),
 		Slices:       plan.Slices{MaxPercent: int64(spec.Slices.MaxPercent), MaxAgeMillis: c.millis(at.Child("slices", "maxAge"), spec.Slices.MaxAge)},
 		LateCharges:  plan.LateCharges{From: spec.LateCharges.From},
 		Overrides:    c.overrides(at.Child("overrides"), spec),
 		Candidates:   c.candidates(at.Child("limits"), spec.Limits),
-		FailureMode:  plan.FailureMode(orDefault(spec.FailureMode, v1alpha1.FailureModeOpen)),
+		FailureMode:  plan.FailureMode(cmp.Or(spec.FailureMode, v1alpha1.FailureModeOpen)),
 		Denial:       c.denial(at.Child("denial"), &spec.Denial),
 	}
 	c.checkPrices()
@@ -210,8 +212,8 @@ func (c *compiler) key(at *field.Path, parts []v1alpha1.KeyPart) []plan.KeyPart 
 		case part.Claim != nil:
 			p.Claim = &plan.Claim{Payload: part.Claim.Payload, Name: part.Claim.Name}
 		case part.RemoteAddress != nil:
-			p.IPv4PrefixLength = int(orDefaultPointer(part.RemoteAddress.IPv4PrefixLength, defaultIPv4PrefixLength))
-			p.IPv6PrefixLength = int(orDefaultPointer(part.RemoteAddress.IPv6PrefixLength, defaultIPv6PrefixLength))
+			p.IPv4PrefixLength = int(ptr.Deref(part.RemoteAddress.IPv4PrefixLength, defaultIPv4PrefixLength))
+			p.IPv6PrefixLength = int(ptr.Deref(part.RemoteAddress.IPv6PrefixLength, defaultIPv6PrefixLength))
 		case part.Descriptor != nil:
 			p.Descriptor = part.Descriptor.Key
 		case part.Expression != nil:
@@ -229,7 +231,7 @@ func (c *compiler) reservations(at *field.Path, r v1alpha1.Reservations) plan.Re
 	}
 	return plan.Reservations{
 		MaxTTLMillis: c.millis(at.Child("maxTTL"), r.MaxTTL),
-		MaxOpen:      int64(orDefaultPointer(r.MaxOpen, defaultMaxOpen)),
+		MaxOpen:      int64(ptr.Deref(r.MaxOpen, defaultMaxOpen)),
 		Cost:         c.cost(at.Child("cost", "cel"), r.Cost.CEL),
 
 		BlockOnCommit: r.BlockOn == v1alpha1.BlockOnCommit,
@@ -247,8 +249,8 @@ func (c *compiler) checkSlices(at *field.Path, p *plan.Plan) {
 }
 
 func (c *compiler) denial(at *field.Path, d *v1alpha1.Denial) plan.Denial {
-	code := orDefault(d.Code, v1alpha1.DenialCodeRateLimited)
-	compiled := plan.Denial{Code: string(code), Message: orDefault(d.Message, defaultMessages[code]), Status: int(d.Status)}
+	code := cmp.Or(d.Code, v1alpha1.DenialCodeRateLimited)
+	compiled := plan.Denial{Code: string(code), Message: cmp.Or(d.Message, defaultMessages[code]), Status: int(d.Status)}
 	if !slices.Contains([]int32{0, 403, 429, 503}, d.Status) {
 		c.add(field.NotSupported(at.Child("status"), d.Status, []string{"403", "429", "503"}))
 	}
@@ -266,19 +268,4 @@ func (c *compiler) denial(at *field.Path, d *v1alpha1.Denial) plan.Denial {
 		}
 	}
 	return compiled
-}
-
-func orDefault[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
-}
-
-func orDefaultPointer[T any](value *T, otherwise T) T {
-	if value == nil {
-		return otherwise
-	}
-	return *value
 }

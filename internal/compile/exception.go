@@ -4,6 +4,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -86,7 +88,7 @@ func newException(exception *v1alpha1.RateLimitException, policy *v1alpha1.RateL
 		Policy:      spec.Policy,
 		Key:         spec.Key,
 		UntilMillis: spec.Until.UnixMilli(),
-		Action:      plan.Action(orDefault(spec.Action, v1alpha1.ExceptionActionLimit)),
+		Action:      plan.Action(cmp.Or(spec.Action, v1alpha1.ExceptionActionLimit)),
 		Limits:      exceptionLimits(spec.Limits, policy),
 		Reason:      spec.Reason,
 	}
@@ -104,15 +106,12 @@ func ExceptionKey(parts []string, of *plan.Plan) []string {
 
 // exceptionLimits returns the numbers that the exception changes. A default burst follows the threshold, as in an override.
 func exceptionLimits(limits []v1alpha1.ExceptionLimit, policy *v1alpha1.RateLimitPolicy) []plan.ExceptionLimit {
+	overrides := make([]v1alpha1.LimitOverride, len(limits))
+	for i, l := range limits {
+		overrides[i] = v1alpha1.LimitOverride{Name: l.Name, Threshold: l.Threshold, Burst: l.Burst}
+	}
 	var compiled []plan.ExceptionLimit
-	for i := range limits {
-		l := &limits[i]
-		base := v1alpha1.Limit{} // of an unknown name, which CheckException rejects
-		if j := slices.IndexFunc(policy.Spec.Limits, func(b v1alpha1.Limit) bool { return b.Name == l.Name }); j >= 0 {
-			base = policy.Spec.Limits[j]
-		}
-		c := &compiler{}
-		o := c.overriddenLimit(nil, &base, &v1alpha1.LimitOverride{Name: l.Name, Threshold: l.Threshold, Burst: l.Burst})
+	for _, o := range (&compiler{}).overriddenLimits(nil, policy.Spec.Limits, overrides) {
 		compiled = append(compiled, plan.ExceptionLimit{Name: o.Name, Threshold: o.Threshold, Burst: o.Burst})
 	}
 	return compiled
@@ -125,11 +124,11 @@ func checkBounds(at *field.Path, exception *v1alpha1.RateLimitException, policy 
 	if actions == nil {
 		actions = []v1alpha1.AcceptedAction{v1alpha1.AcceptedActionLimit}
 	}
-	if action := orDefault(exception.Spec.Action, v1alpha1.ExceptionActionLimit); !slices.Contains(actions, v1alpha1.AcceptedAction(action)) {
+	if action := cmp.Or(exception.Spec.Action, v1alpha1.ExceptionActionLimit); !slices.Contains(actions, v1alpha1.AcceptedAction(action)) {
 		return field.ErrorList{field.Forbidden(at.Child("action"), fmt.Sprintf(
 			"policy %s does not accept exceptions with action %s: spec.exceptions.actions lists %v", policy.Name, action, actions))}
 	}
-	factor := int64(orDefaultPointer(bounds.MaxFactor, defaultMaxFactor))
+	factor := int64(ptr.Deref(bounds.MaxFactor, defaultMaxFactor))
 	check := func(at *field.Path, number *int64, largest int64, what, limit string) {
 		if number != nil && *number > factor*largest {
 			errs = append(errs, field.Forbidden(at, fmt.Sprintf("%d is more than %d: policy %s accepts %d times the largest %s of limit %s, which is %d",

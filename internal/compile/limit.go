@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -27,10 +28,10 @@ func (c *compiler) limit(at *field.Path, l *v1alpha1.Limit) plan.Limit {
 		Threshold:        l.Threshold,
 		Calendar:         c.calendar(at.Child("calendar"), l.Calendar),
 		WindowMillis:     c.millis(at.Child("window"), l.Window),
-		Burst:            orDefaultPointer(l.Burst, defaultBurst(l.Algorithm, l.Threshold)),
+		Burst:            ptr.Deref(l.Burst, defaultBurst(l.Algorithm, l.Threshold)),
 		BucketMicros:     c.millis(at.Child("bucket"), l.Bucket) * 1000,
-		HardLimitPercent: int64(orDefaultPointer(l.HardLimitPercent, 0)),
-		WarnPercent:      int64(orDefaultPointer(l.WarnAt, 0)),
+		HardLimitPercent: int64(ptr.Deref(l.HardLimitPercent, 0)),
+		WarnPercent:      int64(ptr.Deref(l.WarnAt, 0)),
 		BlockMillis:      c.millis(at.Child("blockDuration"), l.BlockDuration),
 		EscalationMillis: c.millis(at.Child("escalationWindow"), l.EscalationWindow),
 	}

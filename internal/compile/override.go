@@ -4,10 +4,12 @@
 package compile
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -24,7 +26,7 @@ func (c *compiler) overrides(at *field.Path, spec *v1alpha1.RateLimitPolicySpec)
 			Groups: o.Groups,
 			CIDRs:  c.networks(at.Child("cidrs"), o.CIDRs),
 			When:   c.condition(at.Child("when"), o.When),
-			Action: plan.Action(orDefault(o.Action, v1alpha1.OverrideActionLimit)),
+			Action: plan.Action(cmp.Or(o.Action, v1alpha1.OverrideActionLimit)),
 			Limits: c.overriddenLimits(at.Child("limits"), spec.Limits, o.Limits),
 		})
 	}
@@ -71,7 +73,7 @@ func (c *compiler) overriddenLimits(at *field.Path, limits []v1alpha1.Limit, ove
 	var compiled []plan.LimitOverride
 	for i := range overrides {
 		o := &overrides[i]
-		base := v1alpha1.Limit{} // of an unknown name, which Validate rejects
+		base := v1alpha1.Limit{} // of an unknown name, which Validate and CheckException reject
 		if j := slices.IndexFunc(limits, func(l v1alpha1.Limit) bool { return l.Name == o.Name }); j >= 0 {
 			base = limits[j]
 		}
@@ -85,9 +87,9 @@ func (c *compiler) overriddenLimits(at *field.Path, limits []v1alpha1.Limit, ove
 func (c *compiler) overriddenLimit(at *field.Path, base *v1alpha1.Limit, o *v1alpha1.LimitOverride) plan.LimitOverride {
 	compiled := plan.LimitOverride{
 		Name:         o.Name,
-		Threshold:    orDefaultPointer(o.Threshold, 0),
+		Threshold:    ptr.Deref(o.Threshold, 0),
 		WindowMillis: c.millis(at.Child("window"), o.Window),
-		Burst:        orDefaultPointer(o.Burst, 0),
+		Burst:        ptr.Deref(o.Burst, 0),
 		BlockMillis:  c.millis(at.Child("blockDuration"), o.BlockDuration),
 	}
 	if base.Algorithm == v1alpha1.AlgorithmTokenBucket && o.Threshold != nil && o.Burst == nil && base.Burst == nil {

@@ -4,6 +4,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -33,7 +34,7 @@ type Shadow struct {
 // ShadowOf reads the annotation. It changes only policies in mode Enforce.
 func ShadowOf(policy *v1alpha1.RateLimitPolicy, now time.Time) Shadow {
 	value := policy.Annotations[v1alpha1.ShadowUntilAnnotation]
-	if value == "" || orDefault(policy.Spec.Mode, v1alpha1.ModeEnforce) != v1alpha1.ModeEnforce {
+	if value == "" || cmp.Or(policy.Spec.Mode, v1alpha1.ModeEnforce) != v1alpha1.ModeEnforce {
 		return Shadow{}
 	}
 	at := field.NewPath("metadata", "annotations").Key(v1alpha1.ShadowUntilAnnotation)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
@@ -155,19 +156,7 @@ func (c *collector) setThreshold(at string, policy *v1alpha1.RateLimitPolicy, li
 }
 
 // windowOf returns the window as policies write it, such as "1h30m".
-func windowOf(d time.Duration) v1alpha1.Duration {
-	var text strings.Builder
-	for _, unit := range []struct {
-		length time.Duration
-		name   string
-	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
-		if rest := d % unit.length; rest < d {
-			fmt.Fprintf(&text, "%d%s", d/unit.length, unit.name)
-			d = rest
-		}
-	}
-	return v1alpha1.Duration(text.String())
-}
+func windowOf(d time.Duration) v1alpha1.Duration { return v1alpha1.Duration(duration.InWholeUnits(d)) }
 
 // allOf joins conditions; none is "".
 func allOf(conditions []string) string { return strings.Join(conditions, " && ") }

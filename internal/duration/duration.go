@@ -36,34 +36,29 @@ func InHours(text string) string {
 	})
 }
 
-// Hint returns "7d: write 168h" for a duration with days or weeks, for places where only the units of
-// time.ParseDuration are valid; "" for all other texts.
-func Hint(text string) string {
-	hours := InHours(text)
-	if _, err := time.ParseDuration(hours); err != nil || hours == text {
-		return ""
-	}
-	return text + ": write " + hours
-}
-
-// InWholeNumbers returns "1.5h: write 1h30m" for a duration of whole milliseconds with fractions, days or weeks, for places
+// Hint returns "1.5h: write 1h30m" for a duration of whole milliseconds with fractions, days or weeks, for places
 // where only whole numbers of hours and smaller units are valid; "" for all other texts.
-func InWholeNumbers(text string) string {
+func Hint(text string) string {
 	d, err := Parse(text)
 	if err != nil || d <= 0 || d%time.Millisecond != 0 || !strings.ContainsAny(text, ".dw") {
 		return ""
 	}
-	var whole strings.Builder
+	return text + ": write " + InWholeUnits(d)
+}
+
+// InWholeUnits returns the duration as policies write it, such as "1h30m", without parts below a millisecond.
+func InWholeUnits(d time.Duration) string {
+	var text strings.Builder
 	for _, unit := range []struct {
 		name   string
 		length time.Duration
 	}{{"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}} {
 		if n := d / unit.length; n > 0 {
-			fmt.Fprintf(&whole, "%d%s", n, unit.name)
+			fmt.Fprintf(&text, "%d%s", n, unit.name)
 		}
 		d %= unit.length
 	}
-	return text + ": write " + whole.String()
+	return text.String()
 }
 
 // Parse parses a duration as time.ParseDuration does, with the additional units d and w.

@@ -36,21 +36,13 @@ func TestInHours(t *testing.T) {
 
 func TestHint(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(duration.Hint("7d")).To(Equal("7d: write 168h"))
-	for _, text := range []string{"168h", "7days", "", "soon"} {
-		g.Expect(duration.Hint(text)).To(BeEmpty(), text)
-	}
-}
-
-func TestInWholeNumbers(t *testing.T) {
-	g := NewWithT(t)
 	for text, want := range map[string]string{
 		"1.5h": "1h30m", "7d": "168h", "1d12h": "36h", "0.1d": "2h24m", "1.5s": "1s500ms", ".5m": "30s", "90.25m": "1h30m15s",
 	} {
-		g.Expect(duration.InWholeNumbers(text)).To(Equal(text + ": write " + want))
+		g.Expect(duration.Hint(text)).To(Equal(text + ": write " + want))
 	}
-	for _, text := range []string{"1h", "1.5ms", "", "soon", "-1.5h", "0.0h", "1.5x"} {
-		g.Expect(duration.InWholeNumbers(text)).To(BeEmpty(), text)
+	for _, text := range []string{"1h", "168h", "7days", "1.5ms", "", "soon", "-1.5h", "0.0h", "1.5x"} {
+		g.Expect(duration.Hint(text)).To(BeEmpty(), text)
 	}
 }
 

@@ -128,7 +128,7 @@ func (s *resourceSchema) hintAtDurations(errs field.ErrorList) {
 	for _, err := range errs {
 		text, _ := err.BadValue.(string)
 		at := s.find(steps(err.Field))
-		if hint := duration.InWholeNumbers(text); hint != "" && at != nil && at.ValueValidation != nil && at.ValueValidation.Pattern == durationPattern {
+		if hint := duration.Hint(text); hint != "" && at != nil && at.ValueValidation != nil && at.ValueValidation.Pattern == durationPattern {
 			err.Detail = hint
 		}
 	}

@@ -41,7 +41,6 @@ type Endpoint struct {
 	badFiles prometheus.Gauge
 	// loggedProblems are the problems that were logged, by file.
 	loggedProblems map[string]string
-	close          []func()
 }
 
 // New loads the policies and prepares an endpoint. An invalid policy file is an error
@@ -62,7 +61,6 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 		return nil, err
 	}
 	if err := e.connect(); err != nil {
-		e.Close()
 		return nil, err
 	}
 	e.Endpoint = endpoint.New(e.options.Options) //nolint:contextcheck // exchanges of slices outlive checks
@@ -98,24 +96,20 @@ func (e *Endpoint) connect() error {
 	if err != nil {
 		return fmt.Errorf("--redis-url: %w", err)
 	}
-	e.close = append(e.close, func() { _ = client.Close() })
 	e.options.Redis = client
-	if e.options.RedisURL != "" {
-		clock := redisclient.NewClock(e.options.Now)
-		e.options.RedisTime = clock.Now
-		e.monitor = redisclient.NewMonitor(redisclient.MonitorOptions{
-			Counters: client, Clock: clock, Logger: e.options.Logger, Registerer: e.options.Registry,
-		})
-	}
+	clock := redisclient.NewClock(e.options.Now)
+	e.options.RedisTime = clock.Now
+	e.monitor = redisclient.NewMonitor(redisclient.MonitorOptions{
+		Counters: client, Clock: clock, Logger: e.options.Logger, Registerer: e.options.Registry,
+	})
 	return nil
 }
 
 // Close releases what New acquired.
 func (e *Endpoint) Close() {
-	for _, release := range slices.Backward(e.close) {
-		release()
+	if e.options.Redis != nil {
+		_ = e.options.Redis.Close()
 	}
-	e.close = nil
 }
 
 // Run binds the ports and serves until ctx ends, then drains and closes.

@@ -96,7 +96,7 @@ func (m *wiring) addPolicy() error {
 		}
 		p, err := policyOf(object)
 		if err != nil {
-			return fmt.Errorf("SecurityPolicy %s/%s: %w", t.Namespace, object.GetName(), err)
+			return err
 		}
 		isOf := slices.Contains(p.TargetRefs, policyTarget{Kind: m.found.Target.GetKind(), Name: t.Name, SectionName: t.Section})
 		switch {
@@ -247,7 +247,7 @@ func (m *wiring) addMerges() error {
 	for _, object := range m.found.Policies {
 		p, err := policyOf(object)
 		if err != nil {
-			return fmt.Errorf("SecurityPolicy %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+			return err
 		}
 		route := m.routeOf(p, object.GetNamespace())
 		name := object.GetNamespace() + "/" + object.GetName()
@@ -277,7 +277,7 @@ func (m *wiring) noteRules() error {
 	for _, object := range m.found.Policies {
 		p, err := policyOf(object)
 		if err != nil {
-			return fmt.Errorf("SecurityPolicy %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+			return err
 		}
 		for _, other := range p.TargetRefs {
 			if object.GetNamespace() == t.Namespace && other.Kind == m.found.Target.GetKind() && other.Name == t.Name && other.SectionName != t.Section && t.Section == "" &&

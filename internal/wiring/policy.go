@@ -4,6 +4,7 @@
 package wiring
 
 import (
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,13 +51,13 @@ type securityPolicy struct {
 
 // policyOf returns the fields of the SecurityPolicy.
 func policyOf(object *unstructured.Unstructured) (*securityPolicy, error) {
-	spec, _, err := unstructured.NestedMap(object.Object, "spec")
-	if err != nil {
-		return nil, err
-	}
 	p := &securityPolicy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, p); err != nil {
-		return nil, err
+	spec, _, err := unstructured.NestedMap(object.Object, "spec")
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(spec, p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("SecurityPolicy %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 	}
 	if p.TargetRef != nil {
 		p.TargetRefs = append(p.TargetRefs, *p.TargetRef)

@@ -4,6 +4,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -187,11 +188,8 @@ func (r *reader) duration() (time.Duration, error) {
 		return 0, err
 	}
 	d, err := time.ParseDuration(text)
-	switch hint := duration.Hint(text); {
-	case hint != "":
-		return 0, invalid(hint)
-	case err != nil:
-		return 0, invalid("must be a duration such as 10m or 1h30m")
+	if err != nil {
+		return 0, invalid(cmp.Or(duration.Hint(text), "must be a duration such as 10m or 1h30m"))
 	}
 	return d, nil
 }
