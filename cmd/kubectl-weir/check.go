@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -111,11 +110,7 @@ the command only if --wait is over. The command needs no token of Weir.`,
 				return err
 			}
 			r := c.inspectUntil(cmd.Context(), patience, cmd.ErrOrStderr())
-			body, err := json.Marshal(r)
-			if err != nil {
-				return err
-			}
-			if err := o.write(cmd.OutOrStdout(), answer{body: body, text: r.write}); err != nil {
+			if err := o.writeValue(cmd.OutOrStdout(), r, r.write); err != nil {
 				return err
 			}
 			return r.err(patience)

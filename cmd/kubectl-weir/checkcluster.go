@@ -13,7 +13,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/weir-dev/weir/internal/wiring"
@@ -28,14 +27,9 @@ const (
 
 // inspectCluster checks what the API server knows.
 func (c *connection) inspectCluster(ctx context.Context, r *report) {
-	config, err := c.restConfig()
+	_, kube, err := c.clients()
 	if err != nil {
-		r.add("cluster", outcomeFailed, "--kubeconfig: "+err.Error(), "set --kubeconfig or --context; without a cluster, use --address")
-		return
-	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		r.add("cluster", outcomeFailed, "--kubeconfig: "+err.Error(), "")
+		r.add("cluster", outcomeFailed, err.Error(), "set --kubeconfig or --context; without a cluster, use --address")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -43,8 +37,8 @@ func (c *connection) inspectCluster(ctx context.Context, r *report) {
 	c.inspectPods(ctx, kube, r)
 	inspectWebhook(ctx, kube, r)
 	c.inspectClients(ctx, kube, r)
-	if policies, err := dynamic.NewForConfig(config); err != nil {
-		r.add("cluster", outcomeFailed, "--kubeconfig: "+err.Error(), "")
+	if policies, err := c.objects(); err != nil {
+		r.add("cluster", outcomeFailed, err.Error(), "")
 	} else {
 		inspectWarnings(ctx, policies, r)
 	}

@@ -60,10 +60,7 @@ func (c *client) change(ctx context.Context, path string, t httptypes.Target, ch
 	if result.Key != nil {
 		text += "\nThe key is " + partsText(result.Key) + ": the policy counts this network as one client."
 	}
-	return answer{body: body, text: func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, text)
-		return err
-	}}, nil
+	return answer{body: body, text: line(text)}, nil
 }
 
 // unblockAll lifts all listed blocks of the policy.
@@ -77,10 +74,7 @@ func (c *client) unblockAll(ctx context.Context, policy string) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{body: body, text: func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "Blocks lifted under %s: %d.\n", policy, *result.Lifted)
-		return err
-	}}, nil
+	return answer{body: body, text: line(fmt.Sprintf("Blocks lifted under %s: %d.", policy, *result.Lifted))}, nil
 }
 
 // version returns the version of Weir.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -47,13 +49,9 @@ const (
 // connectToCluster forwards a port to a pod of Weir until ctx ends, and sets the client's address,
 // user and, with withToken, token.
 func (c *connection) connectToCluster(ctx context.Context, api *client, withToken bool) error {
-	config, err := c.restConfig()
+	config, kube, err := c.clients()
 	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w; without a cluster, use --address and --token-file", err)
-	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w", err)
+		return fmt.Errorf("%w; without a cluster, use --address and --token-file", err)
 	}
 	pod, err := c.readyPod(ctx, kube)
 	if err != nil {
@@ -63,9 +61,7 @@ func (c *connection) connectToCluster(ctx context.Context, api *client, withToke
 		if api.account, api.token, err = c.accountToken(ctx, kube); err != nil {
 			return err
 		}
-		if self, err := kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
-			api.user = self.Status.UserInfo.Username
-		}
+		api.user = cmp.Or(userOf(ctx, kube), api.user)
 	}
 	port, err := forward(ctx, kube, config, c.weirNamespace, pod)
 	if err != nil {
@@ -93,8 +89,21 @@ func (c *connection) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// objects returns a client for one resource of Weir's API in the cluster.
-func (c *connection) objects(resource string) (dynamic.NamespaceableResourceInterface, error) {
+// clients returns the configuration and the typed client of the cluster.
+func (c *connection) clients() (*rest.Config, kubernetes.Interface, error) {
+	config, err := c.restConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return config, kube, nil
+}
+
+// objects returns the client for objects of any kind.
+func (c *connection) objects() (dynamic.Interface, error) {
 	config, err := c.restConfig()
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
@@ -103,7 +112,34 @@ func (c *connection) objects(resource string) (dynamic.NamespaceableResourceInte
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	return kube.Resource(v1alpha1.GroupVersion.WithResource(resource)), nil
+	return kube, nil
+}
+
+// objectsOf returns the client for a resource of Weir.
+func (c *connection) objectsOf(resource string) (dynamic.NamespaceableResourceInterface, error) {
+	objects, err := c.objects()
+	if err != nil {
+		return nil, err
+	}
+	return objects.Resource(v1alpha1.GroupVersion.WithResource(resource)), nil
+}
+
+// get reads an object of the cluster.
+func get(ctx context.Context, from dynamic.ResourceInterface, name string, into any) error {
+	object, err := from.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
+}
+
+// userOf returns the name of the caller, or "" if the API server does not report it.
+func userOf(ctx context.Context, kube kubernetes.Interface) string {
+	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return ""
+	}
+	return review.Status.UserInfo.Username
 }
 
 // readyPod returns the name of a ready pod that decides.

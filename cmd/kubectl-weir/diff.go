@@ -68,11 +68,7 @@ Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid argume
 			if err != nil {
 				return err
 			}
-			body, err := json.Marshal(d)
-			if err != nil {
-				return err
-			}
-			if err := o.write(cmd.OutOrStdout(), answer{body: body, text: d.write}); err != nil {
+			if err := o.writeValue(cmd.OutOrStdout(), d, d.write); err != nil {
 				return err
 			}
 			if d.isDifferent() {

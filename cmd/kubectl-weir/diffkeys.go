@@ -109,29 +109,24 @@ func (d *differences) write(w io.Writer) error {
 		_, err := fmt.Fprintf(w, format, args...)
 		errs = append(errs, err)
 	}
+	addObject := func(name string, isNew bool, fields []fieldChange, write func(io.Writer) error) {
+		switch {
+		case isNew:
+			add("%s: new\n", name)
+		case len(fields) == 0:
+			add("%s: no difference\n", name)
+		default:
+			add("%s:\n", name)
+			errs = append(errs, writeFields(w, fields), write(w))
+		}
+	}
 	for i := range d.Policies {
 		p := &d.Policies[i]
-		switch {
-		case p.New:
-			add("%s: new\n", p.Policy)
-		case len(p.Fields) == 0:
-			add("%s: no difference\n", p.Policy)
-		default:
-			add("%s:\n", p.Policy)
-			errs = append(errs, p.write(w))
-		}
+		addObject(p.Policy, p.New, p.Fields, p.write)
 	}
 	for i := range d.Objects {
 		o := &d.Objects[i]
-		switch {
-		case o.New:
-			add("%s: new\n", o.Object)
-		case len(o.Fields) == 0:
-			add("%s: no difference\n", o.Object)
-		default:
-			add("%s:\n", o.Object)
-			errs = append(errs, writeFields(w, o.Fields))
-		}
+		addObject(o.Object, o.New, o.Fields, func(io.Writer) error { return nil })
 	}
 	for _, what := range d.NotCompared {
 		add("%s\n", what)
@@ -148,9 +143,6 @@ func writeFields(w io.Writer, fields []fieldChange) error {
 }
 
 func (p *policyDifference) write(w io.Writer) error {
-	if err := writeFields(w, p.Fields); err != nil {
-		return err
-	}
 	if len(p.Limits) == 0 {
 		return nil // no plan is in force
 	}

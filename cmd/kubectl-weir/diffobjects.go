@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/validate"
@@ -23,18 +22,15 @@ type objectDifference struct {
 
 // isNew reads the object of the cluster with the name of object into applied. It returns true if the cluster has no such object.
 func (c *connection) isNew(ctx context.Context, resource string, object, applied metav1.Object) (bool, error) {
-	objects, err := c.objects(resource)
+	objects, err := c.objectsOf(resource)
 	if err != nil {
 		return false, err
 	}
-	found, err := objects.Namespace(object.GetNamespace()).Get(ctx, object.GetName(), metav1.GetOptions{})
+	err = get(ctx, objects.Namespace(object.GetNamespace()), object.GetName(), applied)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	return false, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, applied)
+	return false, err
 }
 
 // addObjects compares the key groups and exceptions.

@@ -106,7 +106,7 @@ type exceptions struct {
 }
 
 func (c *connection) exceptions(namespace string) (*exceptions, error) {
-	objects, err := c.objects("ratelimitexceptions")
+	objects, err := c.objectsOf("ratelimitexceptions")
 	if err != nil {
 		return nil, err
 	}
@@ -149,12 +149,8 @@ func (x *exceptions) apply(ctx context.Context, e *v1alpha1.RateLimitException) 
 func (x *exceptions) await(ctx context.Context, progress io.Writer, applied *v1alpha1.RateLimitException) error {
 	var ready, stalled *metav1.Condition
 	err := pollLoaded(ctx, progress, "it", publishPoll, func(ctx context.Context) (bool, error) {
-		object, err := x.client.Namespace(applied.Namespace).Get(ctx, applied.Name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
 		now := &v1alpha1.RateLimitException{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, now); err != nil {
+		if err := get(ctx, x.client.Namespace(applied.Namespace), applied.Name, now); err != nil {
 			return false, err
 		}
 		ready, stalled = nil, nil
@@ -206,10 +202,7 @@ func exceptionsAnswer(all []v1alpha1.RateLimitException, none string, text func(
 	}
 	body, err := json.Marshal(map[string]any{"exceptions": all})
 	if len(all) == 0 {
-		text = func(w io.Writer) error {
-			_, err := fmt.Fprintln(w, none)
-			return err
-		}
+		text = line(none)
 	}
 	return answer{body: body, text: text}, err
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
@@ -19,44 +18,21 @@ import (
 // explanation is the answer of POST /v1/explain.
 type explanation struct{ httptypes.Explanation }
 
-// printer writes tables. Its first error stays.
-type printer struct {
-	table *tabwriter.Writer
-	err   error
-}
-
-func newPrinter(w io.Writer) *printer {
-	return &printer{table: tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)}
-}
-
-func (p *printer) row(cells ...string) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintln(p.table, strings.Join(cells, "\t"))
-	}
-}
-
-// end ends a table, so that the next has widths of its own.
-func (p *printer) end() {
-	if p.err == nil {
-		p.err = p.table.Flush()
-	}
-}
-
 // write writes the explanation as tables.
 func (x *explanation) write(w io.Writer) error {
-	p := newPrinter(w)
+	p := newTable(w)
 	p.row("Decision:", x.decision())
 	if d := x.Decision.Degraded; d != "" {
 		p.row("Degraded:", "Redis does not answer, so failureMode "+string(d)+" decides")
 	}
-	p.end()
+	p.section()
 	for i := range x.Policies {
 		p.policy(&x.Policies[i])
 	}
 	byName := x.RemoveByName()
 	x.writeNearMisses(p)
 	x.writeNotes(p, byName)
-	return p.err
+	return p.Flush()
 }
 
 // decision describes the decision in one line.
@@ -83,7 +59,7 @@ func (x *explanation) decision() string {
 }
 
 // policy writes a policy that applies.
-func (p *printer) policy(e *httptypes.ExplainedPolicy) {
+func (p *table) policy(e *httptypes.ExplainedPolicy) {
 	p.row("")
 	p.row("Policy:", e.Policy+modeText(e.Mode))
 	p.row("Applies by:", appliesBy(e.Match))
@@ -101,7 +77,7 @@ func (p *printer) policy(e *httptypes.ExplainedPolicy) {
 	if e.Blocked {
 		p.row("Blocked:", blockText(true, e.BlockedBy, e.BlockLeftMs))
 	}
-	p.end()
+	p.section()
 	if len(e.Limits) == 0 {
 		return
 	}
@@ -111,7 +87,7 @@ func (p *printer) policy(e *httptypes.ExplainedPolicy) {
 		l := &e.Limits[i]
 		p.row(l.Limit, string(l.Algorithm), cmp.Or(l.Window, l.Calendar, "at once"), number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(&l.LimitState))
 	}
-	p.end()
+	p.section()
 }
 
 // modeText describes a mode in which a policy denies nothing.
@@ -152,7 +128,7 @@ func keyText(parts []httptypes.ExplainedKeyPart) string {
 	return strings.Join(texts, ", ")
 }
 
-func (x *explanation) writeNearMisses(p *printer) {
+func (x *explanation) writeNearMisses(p *table) {
 	if len(x.NearMisses) == 0 {
 		return
 	}
@@ -161,7 +137,7 @@ func (x *explanation) writeNearMisses(p *printer) {
 	for i := range x.NearMisses {
 		p.row(x.NearMisses[i].Policy, why(&x.NearMisses[i]))
 	}
-	p.end()
+	p.section()
 }
 
 // why returns why the policy does not apply.
@@ -192,7 +168,7 @@ func quoted(values []string, separator string) string {
 }
 
 // writeNotes counts what the tables omit, with the policies without matches.
-func (x *explanation) writeNotes(p *printer, byName int) {
+func (x *explanation) writeNotes(p *table, byName int) {
 	note := func(n int, text string) {
 		if n > 0 {
 			p.row(number(int64(n)) + " " + text)
@@ -205,5 +181,5 @@ func (x *explanation) writeNotes(p *printer, byName int) {
 	note(x.HiddenPolicies, "more policies apply, in Namespaces that you may not read.")
 	note(x.HiddenNearMisses, "near misses are in Namespaces that you may not read.")
 	note(x.MoreNearMisses, "more near misses are not listed.")
-	p.end()
+	p.section()
 }

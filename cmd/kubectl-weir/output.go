@@ -10,7 +10,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,6 +63,23 @@ func (o *output) write(w io.Writer, a answer) error {
 	return a.text(w)
 }
 
+// writeValue writes the value for programs, or its text.
+func (o *output) writeValue(w io.Writer, value any, text func(io.Writer) error) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return o.write(w, answer{body: body, text: text})
+}
+
+// line returns what writes one line.
+func line(text string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}
+}
+
 // exceptionText describes an exception in force, as in "launch (Limit) until 2026-12-01T06:00:00Z: ticket 4711".
 func exceptionText(e *httptypes.Exception) string {
 	text := e.Name + " (" + string(e.Action) + ") until " + e.Until.Format(time.RFC3339)
@@ -78,30 +94,27 @@ type keyState struct{ httptypes.KeyState }
 
 // write writes the state as tables.
 func (s *keyState) write(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	row := func(cells ...string) { _, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) } // Flush returns the error
-	row("Policy:", s.Policy)
+	t := newTable(w)
+	t.row("Policy:", s.Policy)
 	if s.Key != nil {
-		row("Key:", partsText(s.Key))
+		t.row("Key:", partsText(s.Key))
 	}
 	if s.Override != "" {
-		row("Override:", s.Override+" ("+string(s.Action)+")")
+		t.row("Override:", s.Override+" ("+string(s.Action)+")")
 	}
 	if s.Group != "" {
-		row("Group:", s.Group)
+		t.row("Group:", s.Group)
 	}
 	if s.Exception != nil {
-		row("Exception:", exceptionText(s.Exception))
+		t.row("Exception:", exceptionText(s.Exception))
 	}
-	row("Blocked:", blockText(s.Blocked, s.BlockedBy, s.BlockLeftMs))
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	row("")
-	row("LIMIT", "USED", "THRESHOLD", "REMAINING", "RETRY AFTER", "RESET AFTER")
+	t.row("Blocked:", blockText(s.Blocked, s.BlockedBy, s.BlockLeftMs))
+	t.section()
+	t.row("")
+	t.row("LIMIT", "USED", "THRESHOLD", "REMAINING", "RETRY AFTER", "RESET AFTER")
 	for i := range s.Limits {
 		l := &s.Limits[i]
-		row(l.Limit, number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(l), millis(l.ResetAfterMs))
+		t.row(l.Limit, number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(l), millis(l.ResetAfterMs))
 	}
 	slices, reservations := make([][]string, len(s.Slices)), make([][]string, len(s.Reservations))
 	for i, slice := range s.Slices {
@@ -110,30 +123,26 @@ func (s *keyState) write(w io.Writer) error {
 	for i, r := range s.Reservations {
 		reservations[i] = []string{r.ID, number(r.Units), millis(r.EndsInMs)}
 	}
-	if err := writeHolds(table, []string{"SLICE", "ENDS IN"}, s.OpenSlices, slices); err != nil {
-		return err
-	}
-	return writeHolds(table, []string{"RESERVATION", "HELD", "ENDS IN"}, s.OpenReservations, reservations)
+	t.holds([]string{"SLICE", "ENDS IN"}, s.OpenSlices, slices)
+	t.holds([]string{"RESERVATION", "HELD", "ENDS IN"}, s.OpenReservations, reservations)
+	return t.Flush()
 }
 
-// writeHolds writes the listed holds of a key, and the number of open ones that are not listed.
-func writeHolds(table *tabwriter.Writer, header []string, open int64, listed [][]string) error {
+// holds writes the listed holds of a key, and the number of open ones that are not listed.
+func (t *table) holds(header []string, open int64, listed [][]string) {
 	if open == 0 {
-		return table.Flush()
+		return
 	}
-	row := func(cells ...string) { _, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) }
-	row("")
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	row(header...)
+	t.row("")
+	t.section()
+	t.row(header...)
 	for _, cells := range listed {
-		row(cells...)
+		t.row(cells...)
 	}
 	if more := open - int64(len(listed)); more > 0 {
-		row(append([]string{number(more) + " more"}, make([]string, len(header)-1)...)...)
+		t.row(append([]string{number(more) + " more"}, make([]string, len(header)-1)...)...)
 	}
-	return table.Flush()
+	t.section()
 }
 
 // blockText describes a block by a limit, or by an operator if by is empty.

@@ -142,10 +142,7 @@ func (c *connection) probe(cmd *cobra.Command, f *probeFlags, request *http.Requ
 		if err != nil {
 			return err
 		}
-		if text, err = json.Marshal(result); err != nil {
-			return err
-		}
-		if err := o.write(cmd.OutOrStdout(), answer{body: text, text: result.write}); err != nil {
+		if err := o.writeValue(cmd.OutOrStdout(), result, result.write); err != nil {
 			return err
 		}
 		return result.err()
@@ -200,7 +197,7 @@ func (r *probeResult) err() error {
 
 // write writes the result for people.
 func (r *probeResult) write(w io.Writer) error {
-	p := newPrinter(w)
+	p := newTable(w)
 	status := fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))
 	if r.Location != "" {
 		status += ", to " + r.Location
@@ -208,8 +205,7 @@ func (r *probeResult) write(w io.Writer) error {
 	if !r.Wired {
 		p.row("Wired:", "no")
 		p.row("The URL answered:", status)
-		p.end()
-		return p.err
+		return p.Flush()
 	}
 	report := r.Report
 	orNone := func(text string) string {
@@ -228,8 +224,7 @@ func (r *probeResult) write(w io.Writer) error {
 	p.row("Client address:", orNone(report.RemoteAddress))
 	p.row("Principal:", orNone(report.Principal))
 	p.row("Policies for "+r.method+":", orNone(withMore(report.Policies, report.OtherPolicies)))
-	p.end()
-	return p.err
+	return p.Flush()
 }
 
 // withMore returns the names, and how many others there are.

@@ -19,9 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -197,11 +195,11 @@ func (r *raiseCommand) apply(ctx context.Context, progress io.Writer, e *v1alpha
 	if err != nil {
 		return answer{}, err
 	}
-	user, err := r.userName(ctx)
+	_, kube, err := r.clients()
 	if err != nil {
 		return answer{}, err
 	}
-	if user != "" {
+	if user := userOf(ctx, kube); user != "" {
 		e.Annotations = map[string]string{v1alpha1.RequestedByAnnotation: user}
 	}
 	applied, err := all.apply(ctx, e)
@@ -215,27 +213,7 @@ func (r *raiseCommand) apply(ctx context.Context, progress io.Writer, e *v1alpha
 		"policy": e.Namespace + "/" + e.Spec.Policy, "exception": e.Name, "until": e.Spec.Until.UTC().Format(time.RFC3339),
 	})
 	text := fmt.Sprintf("%s has %s until %s, by RateLimitException %s.", partsText(e.Spec.Key), exceptionChange(&e.Spec), e.Spec.Until.UTC().Format(time.RFC3339), e.Name)
-	return answer{body: body, text: func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, text)
-		return err
-	}}, err
-}
-
-// userName returns the name by which the API server knows the user, or "" if it does not serve SelfSubjectReviews.
-func (r *raiseCommand) userName(ctx context.Context) (string, error) {
-	config, err := r.restConfig()
-	if err != nil {
-		return "", fmt.Errorf("--kubeconfig: %w", err)
-	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return "", fmt.Errorf("--kubeconfig: %w", err)
-	}
-	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return "", nil //nolint:nilerr // the annotation is for people; the apply reports a failing API server
-	}
-	return review.Status.UserInfo.Username, nil
+	return answer{body: body, text: line(text)}, err
 }
 
 // liftBlock lifts the block of the key through the state API, and adds the outcome to the answer.

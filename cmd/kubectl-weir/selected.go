@@ -94,11 +94,7 @@ func (k *keyCommand) act(ctx context.Context, cmd *cobra.Command, api *client, k
 	if k.output == "" {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"keys": acted})
-	if err != nil {
-		return err
-	}
-	return k.output.write(cmd.OutOrStdout(), answer{body: body})
+	return k.output.writeValue(cmd.OutOrStdout(), map[string]any{"keys": acted}, nil)
 }
 
 // note writes text for people.

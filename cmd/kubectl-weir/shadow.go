@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
@@ -114,7 +113,7 @@ type policies struct {
 }
 
 func (c *connection) policies(id string) (*policies, error) {
-	objects, err := c.objects("ratelimitpolicies")
+	objects, err := c.objectsOf("ratelimitpolicies")
 	if err != nil {
 		return nil, err
 	}
@@ -123,12 +122,8 @@ func (c *connection) policies(id string) (*policies, error) {
 }
 
 func (p *policies) get(ctx context.Context) (*v1alpha1.RateLimitPolicy, error) {
-	object, err := p.resource.Get(ctx, p.name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
 	policy := &v1alpha1.RateLimitPolicy{}
-	return policy, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy)
+	return policy, get(ctx, p.resource, p.name, policy)
 }
 
 // shadow sets the annotation, or removes it if the value is "". It returns when the leader reports
@@ -156,10 +151,7 @@ func (p *policies) shadow(ctx context.Context, progress io.Writer, value string)
 		return answer{}, err
 	}
 	body, err := json.Marshal(map[string]string{"policy": p.id, "shadowUntil": value})
-	return answer{body: body, text: func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, text)
-		return err
-	}}, err
+	return answer{body: body, text: line(text)}, err
 }
 
 func (p *policies) annotate(ctx context.Context, value any) error {

@@ -35,11 +35,12 @@ func (t *table) heading(cells ...string) {
 // row adds a row. It writes to memory, which does not fail.
 func (t *table) row(cells ...string) { _, _ = fmt.Fprintln(t.rows, strings.Join(cells, "\t")) }
 
+// section ends a group of rows with columns of their own. It writes to memory, which does not fail.
+func (t *table) section() { _ = t.rows.Flush() }
+
 // Flush writes the table.
 func (t *table) Flush() error {
-	if err := t.rows.Flush(); err != nil {
-		return err
-	}
+	t.section()
 	text := t.text.String()
 	if heading, rest, found := strings.Cut(text, "\n"); found && t.bold && t.hasHeading {
 		text = "\x1b[1m" + heading + "\x1b[0m\n" + rest

@@ -6,7 +6,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -74,11 +72,7 @@ whether a URL reaches a target. Gateways and routes are read with your own right
 			}
 		}
 		list.sort()
-		body, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		return l.output.write(cmd.OutOrStdout(), answer{body: body, text: list.write})
+		return l.output.writeValue(cmd.OutOrStdout(), list, list.write)
 	})
 }
 
@@ -105,11 +99,7 @@ func (c *connection) existingTargets(ctx context.Context, all bool) ([]string, e
 	if all {
 		namespace = ""
 	}
-	config, err := c.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	kube, err := dynamic.NewForConfig(config)
+	kube, err := c.objects()
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -61,15 +60,11 @@ type versions struct {
 
 // write writes the versions in the format.
 func (v *versions) write(w io.Writer, o output) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return o.write(w, answer{body: body, text: func(w io.Writer) error {
+	return o.writeValue(w, v, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "kubectl-weir %s (commit %s, built %s)\n", v.Client, v.Commit, v.Date)
 		if err == nil && v.Server != "" {
 			_, err = fmt.Fprintf(w, "weir %s\n", v.Server)
 		}
 		return err
-	}})
+	})
 }

@@ -59,7 +59,6 @@ type gatewayCluster struct {
 type wireFacts struct {
 	wiring.Facts
 
-	kind  string // of the target
 	notes []string
 }
 
@@ -70,17 +69,13 @@ func (f *wireFacts) note(format string, args ...any) {
 // gatewayCluster returns the cluster of the kubeconfig. A cluster without the needed kinds is an error that
 // names them.
 func (c *connection) gatewayCluster(ctx context.Context) (*gatewayCluster, error) {
-	config, err := c.restConfig()
+	_, kube, err := c.clients()
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, err
 	}
-	kube, err := kubernetes.NewForConfig(config)
+	objects, err := c.objects()
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, err
 	}
 	cluster := &gatewayCluster{kube: kube, objects: objects, weirNamespace: c.weirNamespace}
 	var missing []string
@@ -116,12 +111,12 @@ func (g *gatewayCluster) serves(resource schema.GroupVersionResource) (bool, err
 // inspect returns what the manifests need.
 func (g *gatewayCluster) inspect(ctx context.Context, w *wireOptions) (*wireFacts, error) {
 	f := &wireFacts{Facts: wiring.Facts{WeirNamespace: g.weirNamespace}}
-	target, err := g.find(ctx, &w.target, f)
+	target, err := g.find(ctx, &w.target)
 	if err != nil {
 		return nil, err
 	}
 	f.Target = target
-	if f.kind == kindGateway {
+	if target.GetKind() == kindGateway {
 		f.Gateways = []*unstructured.Unstructured{target}
 		if err := g.addRoutes(ctx, target, w.target.Section, f); err != nil {
 			return nil, err
@@ -147,12 +142,11 @@ func (g *gatewayCluster) inspect(ctx context.Context, w *wireOptions) (*wireFact
 }
 
 // find returns the target and sets its kind.
-func (g *gatewayCluster) find(ctx context.Context, t *wireTarget, f *wireFacts) (target *unstructured.Unstructured, err error) {
+func (g *gatewayCluster) find(ctx context.Context, t *wireTarget) (target *unstructured.Unstructured, err error) {
 	for _, kind := range t.kinds {
 		if kind == kindGRPCRoute && !g.hasGRPCRoutes {
 			continue
 		}
-		f.kind = kind
 		target, err = g.objects.Resource(resources[kind]).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return target, err
