@@ -32,10 +32,16 @@ type object struct {
 	// path is the path of the object within the document, as "items[1]"; empty for the document.
 	path    string
 	content map[string]any
+	// policy and name are Policy and Object of its problems.
+	policy, name string
 }
 
-// position returns the position of a field of the object.
-func (o *object) position(field string) Position {
+// Object returns the kind with "<namespace>/<name>" of an object that is not a policy.
+func (o *object) Object() string { return o.name }
+
+// Position returns the position of the field, such as "spec.limits[0].window". For a field
+// that is not set it is the position of the closest field around it.
+func (o *object) Position(field string) Position {
 	path := o.path
 	if path != "" && field != "" {
 		path += "."
@@ -43,13 +49,17 @@ func (o *object) position(field string) Position {
 	return o.document.position(path + field)
 }
 
-// problem returns a problem of the field. The text begins with its path.
+// Problem returns a problem of the field.
+func (o *object) Problem(field, text string) Problem {
+	return Problem{Position: o.Position(field), Document: o.document.number, Policy: o.policy, Object: o.name, Field: field, Text: text}
+}
+
+// problem is Problem with a text that begins with the path of the object.
 func (o *object) problem(field, text string) Problem {
-	p := Problem{Position: o.position(field), Document: o.document.number, Field: field, Text: text}
 	if o.path != "" {
-		p.Text = o.path + ": " + text
+		text = o.path + ": " + text
 	}
-	return p
+	return o.Problem(field, text)
 }
 
 func (f *File) readObject(ctx context.Context, o object) {
@@ -126,7 +136,7 @@ func (f *File) readItems(ctx context.Context, list object) {
 // readNamespace reads what grants depend on. The API server validates the rest.
 func (f *File) readNamespace(o object) {
 	metadata, _ := o.content["metadata"].(map[string]any)
-	n := &Namespace{Annotations: map[string]string{}, Position: o.position("metadata.name")}
+	n := &Namespace{Annotations: map[string]string{}, Position: o.Position("metadata.name")}
 	n.Name, _ = metadata["name"].(string)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	for name, value := range annotations {
@@ -149,26 +159,23 @@ func readTyped[T any](ctx context.Context, f *File, o *object, kind string) *T {
 	if metadata != nil && metadata["namespace"] == nil {
 		metadata["namespace"] = f.namespace
 	}
-	add := func(p Problem) {
-		id := fmt.Sprintf("%v/%v", metadata["namespace"], metadata["name"])
-		if kind == policyKind {
-			p.Policy = id
-		} else {
-			p.Object = kind + " " + id
-		}
-		f.add(p)
+	id := fmt.Sprintf("%v/%v", metadata["namespace"], metadata["name"])
+	if kind == policyKind {
+		o.policy = id
+	} else {
+		o.name = kind + " " + id
 	}
 	if errs := schema.validate(ctx, o.content); len(errs) > 0 {
 		for _, err := range errs {
 			p := o.problem(err.Field, err.Error())
 			p.Suggestion = schema.suggestion(err)
-			add(p)
+			f.add(p)
 		}
 		return nil
 	}
 	typed := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, typed); err != nil {
-		add(o.problem("", err.Error()))
+		f.add(o.problem("", err.Error()))
 		return nil
 	}
 	o.content = nil

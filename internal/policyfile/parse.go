@@ -41,42 +41,26 @@ type File struct {
 // Policy is a policy and its text.
 type Policy struct {
 	*v1alpha1.RateLimitPolicy
-	object object
+	object
 }
 
 // ID returns "<namespace>/<name>".
 func (p *Policy) ID() string { return p.Namespace + "/" + p.Name }
 
-// Position returns the position of the field, such as "spec.limits[0].window". For a field
-// that is not set it is the position of the closest field around it.
-func (p *Policy) Position(field string) Position { return p.object.position(field) }
-
 // KeyGroup is a key group and its text.
 type KeyGroup struct {
 	*v1alpha1.RateLimitKeyGroup
-	object object
+	object
 }
-
-// Object returns the kind with "<namespace>/<name>", as Problem.Object.
-func (g *KeyGroup) Object() string { return keyGroupKind + " " + g.Namespace + "/" + g.Name }
-
-// Position returns the position of the field, as Policy.Position.
-func (g *KeyGroup) Position(field string) Position { return g.object.position(field) }
 
 // Exception is an exception and its text.
 type Exception struct {
 	*v1alpha1.RateLimitException
-	object object
+	object
 }
-
-// Object returns the kind with "<namespace>/<name>", as Problem.Object.
-func (e *Exception) Object() string { return exceptionKind + " " + e.Namespace + "/" + e.Name }
 
 // PolicyID returns the ID of the policy that the exception names.
 func (e *Exception) PolicyID() string { return e.Namespace + "/" + e.Spec.Policy }
-
-// Position returns the position of the field, as Policy.Position.
-func (e *Exception) Position(field string) Position { return e.object.position(field) }
 
 // Namespace is a Namespace of the file.
 type Namespace struct {

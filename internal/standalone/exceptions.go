@@ -36,8 +36,8 @@ func (f *policyFiles) compileExceptions(files map[string]*policyFile, records []
 		for _, e := range files[path].exceptions {
 			compiled, failures := compileException(e, policies[e.PolicyID()], plans[e.PolicyID()], now)
 			for _, failure := range failures {
-				p := policyfile.Problem{Object: e.Object(), Text: failure.Error()}
-				errs = append(errs, &fileError{path: path, position: e.Position(failure.Field), err: errors.New(p.Message())})
+				p := e.Problem(failure.Field, failure.Error())
+				errs = append(errs, &fileError{path: path, position: p.Position, err: errors.New(p.Message())})
 			}
 			if compiled == nil {
 				continue

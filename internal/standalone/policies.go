@@ -213,17 +213,15 @@ func parsePolicyFile(ctx context.Context, path string, data []byte, now time.Tim
 	r.policies, r.exceptions = map[string]*v1alpha1.RateLimitPolicy{}, parsed.Exceptions
 	for _, policy := range parsed.Policies {
 		compiled, failures := compile.Compile(policy.RateLimitPolicy, compile.Everything(), now)
-		at := policyfile.Problem{Policy: policy.ID()}
-		if r.fail(failures, policy.Position, at); compiled != nil {
-			r.add(compiled, policy.Position, at)
+		if r.fail(failures, policy.Problem); compiled != nil {
+			r.add(compiled, policy.Problem)
 			r.policies[policy.ID()] = policy.RateLimitPolicy
 		}
 	}
 	for _, group := range parsed.KeyGroups {
 		compiled, failures := compile.KeyGroup(group.RateLimitKeyGroup)
-		at := policyfile.Problem{Object: group.Object()}
-		if r.fail(failures, group.Position, at); compiled != nil {
-			r.add(compiled, group.Position, at)
+		if r.fail(failures, group.Problem); compiled != nil {
+			r.add(compiled, group.Problem)
 		}
 	}
 	slices.SortStableFunc(r.problems, func(a, b policyfile.Problem) int {
@@ -241,20 +239,21 @@ type recordReader struct {
 	problems []policyfile.Problem
 }
 
-// fail adds the failures of an object to the problems; at names the object.
-func (r *recordReader) fail(failures field.ErrorList, position func(field string) policyfile.Position, at policyfile.Problem) {
+// problemOf returns a problem of an object.
+type problemOf func(field, text string) policyfile.Problem
+
+// fail adds the failures of an object to the problems.
+func (r *recordReader) fail(failures field.ErrorList, problem problemOf) {
 	for _, failure := range failures {
-		at.Position, at.Text = position(failure.Field), failure.Error()
-		r.problems = append(r.problems, at)
+		r.problems = append(r.problems, problem(failure.Field, failure.Error()))
 	}
 }
 
 // add adds a record, or a problem if it is too large.
-func (r *recordReader) add(record plan.Record, position func(field string) policyfile.Position, at policyfile.Problem) {
+func (r *recordReader) add(record plan.Record, problem problemOf) {
 	encoded, err := plan.Encode(record)
 	if err != nil {
-		at.Position, at.Text = position(""), err.Error()
-		r.problems = append(r.problems, at)
+		r.problems = append(r.problems, problem("", err.Error()))
 		return
 	}
 	r.records = append(r.records, encodedRecord{record, string(encoded)})

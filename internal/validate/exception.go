@@ -20,25 +20,6 @@ type exception struct {
 	compiled *plan.Exception // nil if its policy is not among the files, or rejects it
 }
 
-// addException adds the exception, unless another one has its name.
-func (c *checker) addException(file string, e *policyfile.Exception) {
-	added := &exception{Exception: e, file: file}
-	for _, first := range c.exceptions {
-		if first.Object() == e.Object() {
-			at := first.Position("metadata.name")
-			c.addToException(added, SeverityError, "metadata.name",
-				fmt.Sprintf("metadata.name: %s is also defined at %s:%d:%d", e.Object(), first.file, at.Line, at.Column))
-			return
-		}
-	}
-	c.exceptions = append(c.exceptions, added)
-}
-
-// addToException adds a finding about a field of the exception.
-func (c *checker) addToException(e *exception, severity Severity, field, message string) {
-	c.add(e.file, e.Position(field), Finding{Severity: severity, Object: e.Object(), Field: field, Message: message})
-}
-
 // judgeExceptions compiles the exceptions and adds their warnings. An exception to a policy that is not among the files is
 // not judged further; it counts as valid, since the policy may be applied already.
 func (c *checker) judgeExceptions() {
@@ -47,16 +28,14 @@ func (c *checker) judgeExceptions() {
 	for _, e := range c.exceptions {
 		p := c.defined[e.PolicyID()]
 		if p == nil {
-			c.addToException(e, SeverityWarning, "spec.policy", fmt.Sprintf("spec.policy: policy %s is not among the files", e.PolicyID()))
+			c.addWarnings(e.file, []string{fmt.Sprintf("spec.policy: policy %s is not among the files", e.PolicyID())}, e.Problem)
 			c.result.Exceptions = append(c.result.Exceptions, e.Exception)
 		}
 		if p == nil || p.Plan == nil {
 			continue
 		}
 		record, problems := compile.Exception(e.RateLimitException, p.RateLimitPolicy, p.Plan, now)
-		for _, problem := range problems {
-			c.addToException(e, SeverityError, problem.Field, problem.Error())
-		}
+		c.addErrors(e.file, problems, e.Problem)
 		if record != nil {
 			e.compiled = record
 			index.Replace(nil, e.RateLimitException)
@@ -69,8 +48,6 @@ func (c *checker) judgeExceptions() {
 		}
 		of := c.defined[e.PolicyID()]
 		warnings, _ := index.Warnings(e.compiled, of.RateLimitPolicy, of.Plan, now)
-		for _, text := range warnings {
-			c.addToException(e, SeverityWarning, warning.FieldOf(text), text)
-		}
+		c.addWarnings(e.file, warnings, e.Problem)
 	}
 }

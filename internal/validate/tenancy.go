@@ -27,9 +27,9 @@ func (c *checker) addNamespace(file string, n *policyfile.Namespace) {
 		return
 	}
 	if !first.grant.Equal(found.grant) {
-		c.add(file, n.Position, Finding{
-			Severity: SeverityError, Field: "metadata.annotations",
-			Message: fmt.Sprintf("metadata.annotations: Namespace %s grants other hosts or domains at %s:%d:%d",
+		c.add(file, SeverityError, policyfile.Problem{
+			Position: n.Position, Field: "metadata.annotations",
+			Text: fmt.Sprintf("metadata.annotations: Namespace %s grants other hosts or domains at %s:%d:%d",
 				n.Name, first.file, first.Position.Line, first.Position.Column),
 		})
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -98,7 +100,7 @@ func (r *Result) valid() (n int) {
 // Run judges all sources together. An object without a namespace gets the given one.
 func Run(ctx context.Context, sources []Source, defaultNamespace string) *Result {
 	c := &checker{
-		result: &Result{}, order: map[string]int{}, defined: map[string]*Policy{}, namespaces: map[string]*namespace{},
+		result: &Result{}, order: map[string]int{}, defined: map[string]*Policy{}, named: map[string]namedObject{}, namespaces: map[string]*namespace{},
 		policiesOf: map[string][]v1alpha1.RateLimitPolicy{}, keyGroupsOf: map[string][]v1alpha1.RateLimitKeyGroup{},
 	}
 	for i, source := range sources {
@@ -125,6 +127,7 @@ type checker struct {
 	result     *Result
 	order      map[string]int // of the sources
 	defined    map[string]*Policy
+	named      map[string]namedObject
 	namespaces map[string]*namespace
 
 	policiesOf  map[string][]v1alpha1.RateLimitPolicy // by Namespace
@@ -133,33 +136,61 @@ type checker struct {
 	keyGroupsOf map[string][]v1alpha1.RateLimitKeyGroup // by Namespace
 }
 
-// add adds a finding at the position.
-func (c *checker) add(file string, at policyfile.Position, f Finding) {
-	f.File, f.Line, f.Column = file, at.Line, at.Column
-	c.result.Findings = append(c.result.Findings, f)
+// add adds a finding in the file.
+func (c *checker) add(file string, severity Severity, p policyfile.Problem) {
+	c.result.Findings = append(c.result.Findings, Finding{
+		File: file, Line: p.Position.Line, Column: p.Position.Column, Severity: severity,
+		Policy: p.Policy, Object: p.Object, Field: p.Field, Message: p.Text, Suggestion: p.Suggestion,
+	})
 }
 
-// addTo adds a finding about a field of the policy.
-func (c *checker) addTo(p *Policy, severity Severity, field, message string) {
-	c.add(p.File, p.Position(field), Finding{Severity: severity, Policy: p.ID(), Field: field, Message: message})
+// addErrors adds what the compiler found out about an object.
+func (c *checker) addErrors(file string, errs field.ErrorList, problem problemOf) {
+	for _, err := range errs {
+		c.add(file, SeverityError, problem(err.Field, err.Error()))
+	}
+}
+
+// addWarnings adds warnings about an object.
+func (c *checker) addWarnings(file string, warnings []string, problem problemOf) {
+	for _, text := range warnings {
+		c.add(file, SeverityWarning, problem(warning.FieldOf(text), text))
+	}
+}
+
+// problemOf returns a problem of an object.
+type problemOf func(field, text string) policyfile.Problem
+
+// isFirst reports whether no object before has the name, such as "policy shop/login". It adds a finding for further ones.
+func (c *checker) isFirst(name, file string, problem problemOf) bool {
+	first, taken := c.named[name]
+	if !taken {
+		c.named[name] = namedObject{file, problem}
+		return true
+	}
+	at := first.problem("metadata.name", "").Position
+	c.add(file, SeverityError, problem("metadata.name",
+		fmt.Sprintf("metadata.name: %s is also defined at %s:%d:%d", name, first.file, at.Line, at.Column)))
+	return false
+}
+
+// namedObject is the first object with a name.
+type namedObject struct {
+	file    string
+	problem problemOf
 }
 
 // read adds the policies, Namespaces and problems of a file.
 func (c *checker) read(name string, file *policyfile.File) {
 	for _, p := range file.Problems {
-		c.add(name, p.Position, Finding{
-			Severity: SeverityError, Policy: p.Policy, Object: p.Object, Field: p.Field, Message: p.Text, Suggestion: p.Suggestion,
-		})
+		c.add(name, SeverityError, p)
 	}
 	for _, n := range file.Namespaces {
 		c.addNamespace(name, n)
 	}
 	for _, read := range file.Policies {
 		p := &Policy{Policy: read, File: name}
-		if first := c.defined[p.ID()]; first != nil {
-			at := first.Position("metadata.name")
-			c.addTo(p, SeverityError, "metadata.name",
-				fmt.Sprintf("metadata.name: policy %s is also defined at %s:%d:%d", p.ID(), first.File, at.Line, at.Column))
+		if !c.isFirst("policy "+p.ID(), name, p.Problem) {
 			continue
 		}
 		c.defined[p.ID()] = p
@@ -167,18 +198,21 @@ func (c *checker) read(name string, file *policyfile.File) {
 		c.policiesOf[p.Namespace] = append(c.policiesOf[p.Namespace], *p.RateLimitPolicy)
 	}
 	for _, g := range file.KeyGroups {
-		c.addKeyGroup(name, g)
+		if c.isFirst(g.Object(), name, g.Problem) {
+			c.keyGroups = append(c.keyGroups, &keyGroup{KeyGroup: g, file: name})
+			c.keyGroupsOf[g.Namespace] = append(c.keyGroupsOf[g.Namespace], *g.RateLimitKeyGroup)
+		}
 	}
 	for _, e := range file.Exceptions {
-		c.addException(name, e)
+		if c.isFirst(e.Object(), name, e.Problem) {
+			c.exceptions = append(c.exceptions, &exception{Exception: e, file: name})
+		}
 	}
 }
 
 func (c *checker) compile(p *Policy) {
 	compiled, problems := compile.Compile(p.RateLimitPolicy, c.grantOf(p), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
-	for _, problem := range problems {
-		c.addTo(p, SeverityError, problem.Field, problem.Error())
-	}
+	c.addErrors(p.File, problems, p.Problem)
 	p.Plan = compiled
 }
 
@@ -198,9 +232,6 @@ func (c *checker) warn() {
 			warnings = append(warnings, review.CrowdedMatches(p.RateLimitPolicy, c.policiesOf[p.Namespace])...)
 		}
 		warnings = append(warnings, review.Groups(p.RateLimitPolicy, p.Plan, c.keyGroupsOf[p.Namespace])...)
-		warnings = append(warnings, review.Unfinished()...)
-		for _, text := range warnings {
-			c.addTo(p, SeverityWarning, warning.FieldOf(text), text)
-		}
+		c.addWarnings(p.File, append(warnings, review.Unfinished()...), p.Problem)
 	}
 }
