@@ -91,15 +91,17 @@ func (c *collector) newPolicy(namespace string, words ...string) *v1alpha1.RateL
 	}
 }
 
-// add adds the policy or, if it is invalid, notes its limits as lost with every reason.
-func (c *collector) add(ctx context.Context, at string, policy *v1alpha1.RateLimitPolicy) {
+// add adds the policy or, if it is invalid, notes its limits as lost with every reason. It reports whether it is valid.
+func (c *collector) add(ctx context.Context, at string, policy *v1alpha1.RateLimitPolicy) bool {
 	compiled, problems := compileValid(ctx, policy)
 	for _, problem := range problems {
 		c.lose(at, "the policy would be invalid: %s", problem)
 	}
-	if len(problems) == 0 {
-		c.found = append(c.found, newConverted(c.placed(at), policy, compiled))
+	if len(problems) > 0 {
+		return false
 	}
+	c.found = append(c.found, newConverted(c.placed(at), policy, compiled))
+	return true
 }
 
 // finish returns the policies that have room together, and the notes. The differences are notes if there is a policy.
@@ -153,6 +155,11 @@ func (c *collector) setThreshold(at string, policy *v1alpha1.RateLimitPolicy, li
 	}
 	limit.Threshold = int64(n)
 	return true
+}
+
+// unitSeconds are the units of windows in the words of all services.
+var unitSeconds = map[string]int64{
+	"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2592000, "year": 31536000,
 }
 
 // windowOf returns the window as policies write it, such as "1h30m".

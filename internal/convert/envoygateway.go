@@ -283,9 +283,7 @@ func (c *trafficConverter) convert(ctx context.Context, s source, where []placem
 		c.lose(s.at(), "%s", err)
 		return
 	}
-	before := len(c.found)
-	c.add(ctx, s.at(), policy)
-	if len(c.found) > before {
+	if c.add(ctx, s.at(), policy) {
 		c.addTargets(s, policy, where)
 	}
 }

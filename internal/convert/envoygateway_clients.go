@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
@@ -73,7 +75,7 @@ func clientsOf(rule *trafficRule) (found *clients, problems []fieldProblem) {
 	}
 	var methods []methodSelector
 	var path, cidr *valueSelector
-	var pathField, cidrField string
+	var pathField string
 	for i, s := range rule.ClientSelectors {
 		at := fmt.Sprintf("clientSelectors[%d].", i)
 		for j := range s.Headers {
@@ -85,7 +87,7 @@ func clientsOf(rule *trafficRule) (found *clients, problems []fieldProblem) {
 			path, pathField = s.Path, at+"path"
 		}
 		if s.SourceCIDR != nil {
-			cidr, cidrField = s.SourceCIDR, at+"sourceCIDR"
+			cidr = s.SourceCIDR
 		}
 	}
 	c, err := methodCondition(methods)
@@ -95,7 +97,7 @@ func clientsOf(rule *trafficRule) (found *clients, problems []fieldProblem) {
 		add(pathField, c, err)
 	}
 	if cidr != nil {
-		add(cidrField, nil, found.source(cidr))
+		found.addSource(cidr)
 	}
 	for _, s := range rule.ClientSelectors {
 		for i := range s.QueryParams {
@@ -172,19 +174,15 @@ func methodCondition(methods []methodSelector) (*condition, error) {
 	return &condition{"request.method in [" + strings.Join(quoted, ", ") + "]", func(m *v1alpha1.Match) { m.Methods = names }}, nil
 }
 
-// source sets the clients to the network, and the key to their addresses if it is of the type Distinct.
-func (c *clients) source(s *valueSelector) error {
-	prefix, err := netip.ParsePrefix(*s.Value)
-	if err != nil {
-		return fmt.Errorf("%q is not a network", *s.Value)
-	}
+// addSource restricts the clients to a network, which is valid.
+func (c *clients) addSource(s *valueSelector) {
+	prefix := netip.MustParsePrefix(*s.Value)
 	c.network = &network{prefix: prefix.Masked(), distinct: s.Type == "Distinct", inverted: s.Invert}
 	if c.network.distinct {
 		c.key = append(c.key, v1alpha1.KeyPart{
 			Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{IPv6PrefixLength: new(int32(128))},
 		})
 	}
-	return nil
 }
 
 // cidrs returns the networks of the clients.
@@ -212,7 +210,7 @@ func (n *network) cidrs() (all []string) {
 
 // invalid returns why Envoy Gateway rejects the rule, nil for a valid one. It sets the default types of selectors.
 func (r *trafficRule) invalid() *fieldProblem {
-	if unitWindows[r.Limit.Unit] == 0 {
+	if r.Limit.seconds() == 0 {
 		return &fieldProblem{"limit.unit", fmt.Sprintf("%q is not Second, Minute, Hour, Day, Week, Month or Year", r.Limit.Unit)}
 	}
 	for i := range r.ClientSelectors {
@@ -249,15 +247,13 @@ func (s *clientSelector) invalid() *fieldProblem {
 			return &fieldProblem{"path", text}
 		}
 	}
-	if s.SourceCIDR != nil && (s.SourceCIDR.Value == nil || !isNetwork(*s.SourceCIDR.Value)) {
+	if s.SourceCIDR == nil {
+		return nil
+	}
+	if _, err := netip.ParsePrefix(ptr.Deref(s.SourceCIDR.Value, "")); err != nil {
 		return &fieldProblem{"sourceCIDR", "is not a network"}
 	}
 	return nil
-}
-
-func isNetwork(text string) bool {
-	_, err := netip.ParsePrefix(text)
-	return err == nil
 }
 
 // invalid returns why Envoy Gateway rejects the selector, "" if it does not. Without a type it has the first one.

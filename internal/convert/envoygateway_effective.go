@@ -148,10 +148,8 @@ func (o *trafficObjects) object(kind, namespace, name string) *manifest {
 		}
 		return nil
 	}
-	for _, r := range o.routes {
-		if r.Kind == kind && r.Namespace == namespace && r.Name == name {
-			return r.manifest
-		}
+	if r := o.route(kind, namespace, name); r != nil {
+		return r.manifest
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (p *trafficPolicy) validate() *fieldProblem {
 func (p *trafficPolicy) validateLocal(set *ruleSet) *fieldProblem {
 	rest := int64(1) // the default unit is a second
 	if set.rest != nil {
-		rest = max(unitWindows[set.rest.rule().Limit.Unit], 1)
+		rest = max(set.rest.rule().Limit.seconds(), 1)
 	}
 	for i := range p.limits.Local.Rules {
 		s := source{p, "local", i}
@@ -57,7 +57,7 @@ func (r *trafficRule) invalidLocal(rest int64) *fieldProblem {
 	for _, s := range r.ClientSelectors {
 		methods += len(s.Methods)
 	}
-	switch window := unitWindows[r.Limit.Unit]; {
+	switch window := r.Limit.seconds(); {
 	case window == 0:
 		return r.invalid()
 	case window%rest != 0:
@@ -75,7 +75,7 @@ func (c *trafficConverter) setLimit(s source, policy *v1alpha1.RateLimitPolicy, 
 	rule := s.rule()
 	requests := uint64(rule.Limit.Requests)
 	limit := v1alpha1.Limit{
-		Name: "limit", Algorithm: v1alpha1.AlgorithmFixedWindow, Window: windowOf(time.Duration(unitWindows[rule.Limit.Unit]) * time.Second),
+		Name: "limit", Algorithm: v1alpha1.AlgorithmFixedWindow, Window: windowOf(time.Duration(rule.Limit.seconds()) * time.Second),
 	}
 	if rule.XRateLimitHeaders != "" {
 		c.note(s.at()+".xRateLimitHeaders", "not carried over: Weir sends RateLimit headers for every limit, and X-RateLimit ones with --legacy-headers")
@@ -100,7 +100,7 @@ func (c *trafficConverter) setLimit(s source, policy *v1alpha1.RateLimitPolicy, 
 		c.lose(s.at()+".limit.fromMetadata", "checks do not see the metadata that the proxy writes after them. For limits that differ between clients, use overrides")
 		return false
 	}
-	if window := time.Duration(unitWindows[rule.Limit.Unit]) * time.Second; window > plan.Algorithm(limit.Algorithm).MaxWindow() {
+	if window := time.Duration(rule.Limit.seconds()) * time.Second; window > plan.Algorithm(limit.Algorithm).MaxWindow() {
 		c.lose(s.at()+".limit.unit", "windows of token buckets are at most %s", windowOf(plan.Algorithm(limit.Algorithm).MaxWindow()))
 		return false
 	}

@@ -116,10 +116,8 @@ type methodSelector struct {
 	Invert bool   `json:"invert"`
 }
 
-// unitWindows are the windows of units in seconds: a month has 30 days, a year 365.
-var unitWindows = map[string]int64{
-	"Second": 1, "Minute": 60, "Hour": 3600, "Day": 86400, "Week": 604800, "Month": 2592000, "Year": 31536000,
-}
+// seconds returns the length of the window, 0 for an unknown unit.
+func (l *trafficLimit) seconds() int64 { return unitSeconds[strings.ToLower(l.Unit)] }
 
 // trafficObjects are the objects of the files.
 type trafficObjects struct {
@@ -145,8 +143,8 @@ func (o *trafficObjects) read(m *manifest) (unknown []string, err error) {
 		return nil, o.readRoute(m)
 	}
 	p := &trafficPolicy{manifest: m}
-	if err := json.Unmarshal(m.text, p); err != nil {
-		return nil, m.problem(err)
+	if err := m.decode(p); err != nil {
+		return nil, err
 	}
 	o.policies = append(o.policies, p)
 	return p.readLimits()

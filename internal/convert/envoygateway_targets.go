@@ -70,10 +70,8 @@ func (c *trafficConverter) hasSection(namespace string, t trafficTarget) bool {
 	if t.Kind == plan.TargetGateway {
 		return c.gateways[namespace+"/"+t.Name].listener(t.SectionName).Name != ""
 	}
-	return slices.ContainsFunc(c.routes, func(r *route) bool {
-		return r.Kind == t.Kind && r.Namespace == namespace && r.Name == t.Name &&
-			slices.ContainsFunc(r.Spec.Rules, func(rule routeRule) bool { return rule.Name == t.SectionName })
-	})
+	rules := c.route(t.Kind, namespace, t.Name).Spec.Rules
+	return slices.ContainsFunc(rules, func(rule routeRule) bool { return rule.Name == t.SectionName })
 }
 
 // noteConflict notes that an older policy has the target. It reports false if the files do not show which one is older.

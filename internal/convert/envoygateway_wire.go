@@ -22,7 +22,7 @@ type wireTarget struct {
 // addTargets adds the Gateways of the policy to those that must ask Weir, if its source targets a Gateway, else its routes.
 func (c *trafficConverter) addTargets(s source, policy *v1alpha1.RateLimitPolicy, where []placement) {
 	add := func(kind, namespace, name string) {
-		if !slices.ContainsFunc(c.targets, func(t wireTarget) bool { return t.kind == kind && t.namespace == namespace && t.name == name }) {
+		if !c.isTarget(kind, namespace, name) {
 			c.targets = append(c.targets, wireTarget{kind, namespace, name, s.at()})
 		}
 	}
@@ -39,10 +39,10 @@ func (c *trafficConverter) addTargets(s source, policy *v1alpha1.RateLimitPolicy
 
 // wire returns the manifests of all targets, each object once. A route whose Gateways ask Weir needs none.
 func (c *trafficConverter) wire() (all []wiring.Manifest) {
-	slices.SortStableFunc(c.targets, func(a, b wireTarget) int {
-		return map[bool]int{true: 0, false: 1}[a.kind == plan.TargetGateway] - map[bool]int{true: 0, false: 1}[b.kind == plan.TargetGateway]
-	})
-	for _, t := range c.targets {
+	isGateway := func(t wireTarget) bool { return t.kind == plan.TargetGateway }
+	routes := slices.DeleteFunc(slices.Clone(c.targets), isGateway)
+	gateways := slices.DeleteFunc(slices.Clone(c.targets), func(t wireTarget) bool { return !isGateway(t) })
+	for _, t := range append(gateways, routes...) {
 		if c.isWired(t) {
 			continue
 		}
@@ -72,12 +72,15 @@ func isSameObject(a, b *unstructured.Unstructured) bool {
 
 // isWired reports whether the target is a route whose Gateways all ask Weir.
 func (c *trafficConverter) isWired(t wireTarget) bool {
-	at := slices.IndexFunc(c.routes, func(r *route) bool { return r.Kind == t.kind && r.Namespace == t.namespace && r.Name == t.name })
-	return at >= 0 && !slices.ContainsFunc(c.listenersOf(c.routes[at]), func(a attachment) bool {
-		return !slices.ContainsFunc(c.targets, func(t wireTarget) bool {
-			return t.kind == plan.TargetGateway && t.namespace == a.namespace && t.name == a.gateway
-		})
+	r := c.route(t.kind, t.namespace, t.name)
+	return r != nil && !slices.ContainsFunc(c.listenersOf(r), func(a attachment) bool {
+		return !c.isTarget(plan.TargetGateway, a.namespace, a.gateway)
 	})
+}
+
+// isTarget reports whether the Gateway or route is among the targets.
+func (c *trafficConverter) isTarget(kind, namespace, name string) bool {
+	return slices.ContainsFunc(c.targets, func(t wireTarget) bool { return t.kind == kind && t.namespace == namespace && t.name == name })
 }
 
 // factsOf returns the objects of the files that matter for the target.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 
@@ -163,7 +164,7 @@ func (c *erlConverter) limit(ctx context.Context, at string, d *erlDescriptor, p
 	if l.Unlimited {
 		return // no policy: the limits that it wins over exclude it
 	}
-	window := erlWindows[strings.ToLower(l.Unit)]
+	window := windowOf(time.Duration(unitSeconds[strings.ToLower(l.Unit)]) * time.Second)
 	if key := repeatedKey(path); key != "" {
 		c.lose(at, "the key %q occurs twice on the path to the limit; rename one of the two where the descriptors are made", key)
 		return
@@ -179,7 +180,7 @@ func (c *erlConverter) limit(ctx context.Context, at string, d *erlDescriptor, p
 		Matches: []v1alpha1.Match{c.match(path)},
 		Key:     c.key(path),
 		Limits: []v1alpha1.Limit{{
-			Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: v1alpha1.Duration(window),
+			Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: window,
 		}},
 	}
 	c.options.apply(policy)

@@ -45,11 +45,6 @@ type erlReplace struct {
 	Name string `json:"name"`
 }
 
-// erlWindows maps units to windows, as the service does.
-var erlWindows = map[string]string{
-	"second": "1s", "minute": "1m", "hour": "1h", "day": "24h", "week": "168h", "month": "720h", "year": "8760h",
-}
-
 // readERL reads a configuration and rejects what the service rejects. Errors name the
 // field.
 func readERL(c *configuration) (*erlConfig, error) {
@@ -110,7 +105,7 @@ func (l *erlRateLimit) check(at string) (errs []error) {
 		}
 		return errs
 	}
-	if _, known := erlWindows[strings.ToLower(l.Unit)]; !known {
+	if _, known := unitSeconds[strings.ToLower(l.Unit)]; !known {
 		errs = append(errs, fmt.Errorf("%s.unit: %q is not one of second, minute, hour, day, week, month, year", at, l.Unit))
 	}
 	for i, r := range l.Replaces {

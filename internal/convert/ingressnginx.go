@@ -6,7 +6,6 @@ package convert
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -51,8 +50,8 @@ func IngressNginx(ctx context.Context, files []File, o IngressNginxOptions) ([]*
 			continue
 		}
 		ingress := &networkingv1.Ingress{}
-		if err := json.Unmarshal(m.text, ingress); err != nil {
-			return nil, nil, m.problem(err)
+		if err := m.decode(ingress); err != nil {
+			return nil, nil, err
 		}
 		ingress.Namespace = m.Namespace
 		c.read(m.id(), ingress)

@@ -102,7 +102,7 @@ type kuadrantConverter struct {
 // loseTokens notes the limits of a TokenRateLimitPolicy.
 func (c *kuadrantConverter) loseTokens(p *kuadrantPolicy) {
 	limits, field := p.effective()
-	for _, name := range limits.names() {
+	for _, name := range slices.Sorted(maps.Keys(limits.Limits)) {
 		c.lose(p.id()+": "+field+".limits."+name, "tokens are counted after the response, which checks of a route do not see. "+
 			"Let the proxy send them as hits of Envoy's rate limit service, to a policy with lateCharges: see docs/integrations/envoy-ai-gateway.md")
 	}

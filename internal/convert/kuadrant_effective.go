@@ -104,17 +104,17 @@ func (o *kuadrantObjects) problem(p *kuadrantPolicy) string {
 	if ref.Kind == plan.TargetGateway {
 		return o.gatewayProblem(p, id)
 	}
-	i := slices.IndexFunc(o.routes, func(r *route) bool { return r.Kind == ref.Kind && r.Namespace == p.Namespace && r.Name == ref.Name })
+	r := o.route(ref.Kind, p.Namespace, ref.Name)
 	switch {
 	case ref.Kind != plan.TargetHTTPRoute && ref.Kind != plan.TargetGRPCRoute:
 		return fmt.Sprintf("policies of the kind %q are not supported, only of Gateway, HTTPRoute and GRPCRoute", ref.Kind)
-	case i < 0:
+	case r == nil:
 		return id + " is not among the files"
-	case len(o.attachments(o.routes[i])) == 0:
+	case len(o.attachments(r)) == 0:
 		return "no listener of its Gateways accepts " + id
 	}
-	for rule := range o.routes[i].Spec.Rules {
-		if ref.SectionName == "" || o.routes[i].ruleName(rule) == ref.SectionName {
+	for rule := range r.Spec.Rules {
+		if ref.SectionName == "" || r.ruleName(rule) == ref.SectionName {
 			return ""
 		}
 	}

@@ -4,10 +4,7 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -56,33 +53,20 @@ const (
 
 // read adds the object, if it matters. unknown is the reason if it is a policy of a version that is not known.
 func (o *kuadrantObjects) read(m *manifest) (unknown string, err error) {
-	if !strings.HasPrefix(m.APIVersion, kuadrantGroup) {
-		return "", o.readRoute(m)
-	}
-	object, unknown := o.addPolicy(m)
-	if object == nil {
-		return unknown, nil
-	}
-	if err := json.Unmarshal(m.text, object); err != nil {
-		return "", m.problem(err)
-	}
-	return "", nil
-}
-
-// addPolicy adds the object of Kuadrant if it is a policy of a known version.
-func (o *kuadrantObjects) addPolicy(m *manifest) (object *kuadrantPolicy, unknown string) {
 	p := &kuadrantPolicy{manifest: m}
 	switch id := m.APIVersion + " " + m.Kind; {
+	case !strings.HasPrefix(m.APIVersion, kuadrantGroup):
+		return "", o.readRoute(m)
 	case id == kuadrantVersion+" RateLimitPolicy", id == kuadrantVersion+"beta2 RateLimitPolicy", id == kuadrantVersion+"beta3 RateLimitPolicy":
 		o.sources = append(o.sources, p)
-		return p, ""
 	case id == kuadrantVersion+"alpha1 TokenRateLimitPolicy":
 		o.tokens = append(o.tokens, p)
-		return p, ""
 	case strings.HasSuffix(m.Kind, "RateLimitPolicy"):
-		return nil, fmt.Sprintf("apiVersion %s is not supported, only %s, v1beta3 and v1beta2", m.APIVersion, kuadrantVersion)
+		return fmt.Sprintf("apiVersion %s is not supported, only %s, v1beta3 and v1beta2", m.APIVersion, kuadrantVersion), nil
+	default:
+		return "", nil
 	}
-	return nil, ""
+	return "", m.decode(p)
 }
 
 // effective returns the limits of the policy, and the path of their field.
@@ -95,6 +79,3 @@ func (p *kuadrantPolicy) effective() (limits *kuadrantLimits, field string) {
 	}
 	return &p.Spec.kuadrantLimits, "spec"
 }
-
-// names returns the names of the limits in order.
-func (l *kuadrantLimits) names() []string { return slices.Sorted(maps.Keys(l.Limits)) }

@@ -34,7 +34,7 @@ func (r *kuadrantRate) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*r = kuadrantRate{Limit: rate.Limit, Window: rate.Window}
-	seconds, isKnown := map[string]int64{"second": 1, "minute": 60, "hour": 3600, "day": 86400}[rate.Unit]
+	seconds, isKnown := unitSeconds[rate.Unit]
 	switch n, err := strconv.ParseInt(string(rate.Duration), 10, 32); {
 	case rate.Window != "" || rate.Duration == nil:
 	case err == nil && isKnown:

@@ -37,6 +37,14 @@ func (m *manifest) problem(err error) error {
 	return fmt.Errorf("%s%s: %w", prefixOf(m.place), m.id(), plain(err))
 }
 
+// decode decodes the manifest.
+func (m *manifest) decode(into any) error {
+	if err := json.Unmarshal(m.text, into); err != nil {
+		return m.problem(err)
+	}
+	return nil
+}
+
 // readManifests reads all objects of the documents, and the objects in lists. Objects without a namespace
 // are in the given one. It notes documents that are a YAML list, such as a patch of kustomize, and lets the notes
 // of an object begin with its place.

@@ -6,6 +6,7 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -23,26 +24,32 @@ type routeObjects struct {
 
 // readRoute adds the object if it is a route or a Gateway.
 func (o *routeObjects) readRoute(m *manifest) error {
-	var object any
 	switch {
 	case !strings.HasPrefix(m.APIVersion, gatewayGroup):
 	case m.Kind == plan.TargetHTTPRoute || m.Kind == plan.TargetGRPCRoute:
 		r := &route{manifest: m}
-		o.routes, object = append(o.routes, r), r
+		o.routes = append(o.routes, r)
+		if err := m.decode(r); err != nil {
+			return err
+		}
+		if len(r.Spec.Rules) == 0 {
+			r.Spec.Rules = []routeRule{{}} // the default of the API: a rule for every path
+		}
 	case m.Kind == plan.TargetGateway:
 		g := &gateway{manifest: m}
-		o.gateways[m.Namespace+"/"+m.Name], object = g, g
-	}
-	if object == nil {
-		return nil
-	}
-	if err := json.Unmarshal(m.text, object); err != nil {
-		return m.problem(err)
-	}
-	if r, isRoute := object.(*route); isRoute && len(r.Spec.Rules) == 0 {
-		r.Spec.Rules = []routeRule{{}} // the default of the API: a rule for every path
+		o.gateways[m.Namespace+"/"+m.Name] = g
+		return m.decode(g)
 	}
 	return nil
+}
+
+// route returns the route, or nil.
+func (o *routeObjects) route(kind, namespace, name string) *route {
+	i := slices.IndexFunc(o.routes, func(r *route) bool { return r.Kind == kind && r.Namespace == namespace && r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return o.routes[i]
 }
 
 // route is an HTTPRoute or a GRPCRoute.

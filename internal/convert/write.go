@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -17,15 +17,9 @@ import (
 // without the fields that the API server sets.
 func Write(w io.Writer, policies []*v1alpha1.RateLimitPolicy) error {
 	for _, p := range policies {
-		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
-		if err != nil {
-			return fmt.Errorf("policy %s/%s: %w", p.Namespace, p.Name, err)
-		}
-		delete(object, "status")
-		if metadata, ok := object["metadata"].(map[string]any); ok {
-			delete(metadata, "creationTimestamp")
-		}
-		text, err := yaml.Marshal(object)
+		shown := *p
+		shown.Status, shown.CreationTimestamp = v1alpha1.RateLimitPolicyStatus{}, metav1.Time{}
+		text, err := yaml.Marshal(&shown)
 		if err != nil {
 			return fmt.Errorf("policy %s/%s: %w", p.Namespace, p.Name, err)
 		}
