@@ -139,8 +139,11 @@ number is between the two. The first answer takes up to three seconds.`,
 				}
 				err = l.output.write(cmd.OutOrStdout(), answer{body: body, text: top.write})
 			}
+			if ctx.Err() != nil {
+				return nil // interrupted
+			}
 			if err != nil || !watch {
-				return unlessInterrupted(ctx, err)
+				return err
 			}
 			select {
 			case <-ctx.Done():
@@ -149,14 +152,6 @@ number is between the two. The first answer takes up to three seconds.`,
 			}
 		}
 	})
-}
-
-// unlessInterrupted returns the error, or nil if Ctrl-C ended the command.
-func unlessInterrupted(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	return nil
 }
 
 // list returns the body of the answer, and decodes it into the given value. If it takes longer than a

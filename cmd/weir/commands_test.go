@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/commandpage"
+	"github.com/weir-dev/weir/internal/testenv/commandpage"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/reference/weir.md")

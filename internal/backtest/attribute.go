@@ -168,29 +168,23 @@ func missing(plans []*plan.Plan, has map[Attribute]bool) (errs []error) {
 		}
 		for _, n := range needsOf(p) {
 			if !has[n.attribute] {
-				errs = append(errs, &MissingError{Policy: n.policy, Field: n.field, Attribute: n.attribute})
+				errs = append(errs, n.missing())
 			}
 		}
 	}
 	return errs
 }
 
-// MissingError is a policy that reads an attribute that the log lacks.
-type MissingError struct {
-	Policy, Field string
-	Attribute     Attribute
-}
-
-// Error implements error.
-func (e *MissingError) Error() string {
-	if e.Attribute == headerPrefix || e.Attribute == descriptorPrefix || e.Attribute == claimPrefix {
-		return fmt.Sprintf("policy %s: %s reads all of %s, which no log has", e.Policy, e.Field, strings.TrimSuffix(string(e.Attribute), "."))
+// missing returns that the log lacks the attribute.
+func (n *need) missing() error {
+	if n.attribute == headerPrefix || n.attribute == descriptorPrefix || n.attribute == claimPrefix {
+		return fmt.Errorf("policy %s: %s reads all of %s, which no log has", n.policy, n.field, strings.TrimSuffix(string(n.attribute), "."))
 	}
-	text := fmt.Sprintf("policy %s: %s needs the attribute %s, which the log lacks", e.Policy, e.Field, e.Attribute)
-	if e.Attribute == AttributeHost {
-		return text + "; set it with --host, or --map host=FIELD"
+	advice := fmt.Sprintf("name its field with --map %s=FIELD", n.attribute)
+	if n.attribute == AttributeHost {
+		advice = "set it with --host, or --map host=FIELD"
 	}
-	return text + fmt.Sprintf("; name its field with --map %s=FIELD", e.Attribute)
+	return fmt.Errorf("policy %s: %s needs the attribute %s, which the log lacks; %s", n.policy, n.field, n.attribute, advice)
 }
 
 // withRequest returns the attributes, after the request line if one of them may come from it: a

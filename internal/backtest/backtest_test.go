@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/backtest"
-	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // twoPolicies allow ten requests a minute for each client. The others deny nothing.
@@ -128,7 +128,7 @@ func TestNoLines(t *testing.T) {
 // Solve finds the threshold that trying all of them finds.
 func TestSolve(t *testing.T) {
 	log := combinedLog(6_000, 100, 100)
-	policies, err := policyfile.Read(t.Context(), []byte(byClient))
+	policies, err := testpolicy.Read(t.Context(), []byte(byClient))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	share := func(threshold int) float64 {
 		report, err := replay(t, strings.Replace(byClient, "threshold: 10", fmt.Sprintf("threshold: %d", threshold), 1), backtest.FormatCombined, log)
@@ -160,7 +160,7 @@ func TestUnsolvable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			policies, err := policyfile.Read(t.Context(), []byte(tc.policies))
+			policies, err := testpolicy.Read(t.Context(), []byte(tc.policies))
 			g.Expect(err).NotTo(HaveOccurred())
 			_, err = backtest.Solve(t.Context(), policies, backtest.Goal{Limit: tc.limit, Target: 0.001}, options(backtest.FormatCombined, log))
 			g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
@@ -172,7 +172,7 @@ func TestUnsolvable(t *testing.T) {
 func TestOldLogsAndReadableKeys(t *testing.T) {
 	run := func(spec, log string) *backtest.Report {
 		g := NewWithT(t)
-		policies, err := policyfile.Read(t.Context(), []byte("apiVersion: ratelimit.weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: p, namespace: shop}\nspec: "+spec))
+		policies, err := testpolicy.Read(t.Context(), []byte("apiVersion: ratelimit.weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: p, namespace: shop}\nspec: "+spec))
 		g.Expect(err).NotTo(HaveOccurred())
 		plans, err := backtest.Compile(policies)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/backtest"
-	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // combinedLog returns a log of n requests at the given number a second, from as many clients.
@@ -46,7 +46,7 @@ spec:
 // replay runs the policies over the log.
 func replay(tb testing.TB, policies string, format backtest.Format, log []byte) (*backtest.Report, error) {
 	tb.Helper()
-	read, err := policyfile.Read(tb.Context(), []byte(policies))
+	read, err := testpolicy.Read(tb.Context(), []byte(policies))
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	plans, err := backtest.Compile(read)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())

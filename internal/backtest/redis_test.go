@@ -20,8 +20,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
-	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 const everyAlgorithm = `
@@ -93,7 +93,7 @@ func mixedLog(n int) []byte {
 func TestRedisDecidesTheSame(t *testing.T) {
 	g := NewWithT(t)
 	const lines = 10_000
-	policies, err := policyfile.Read(t.Context(), []byte(everyAlgorithm))
+	policies, err := testpolicy.Read(t.Context(), []byte(everyAlgorithm))
 	g.Expect(err).NotTo(HaveOccurred())
 	plans, err := Compile(policies)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // Report is what the policies would have denied.
@@ -170,7 +171,7 @@ func (r *Report) Write(w io.Writer) error {
 		line("POLICY", "KEY", "REQUESTS", "DENIED", "SHARE")
 	}
 	for _, k := range r.Keys {
-		line(k.Policy, printable(k.Key), k.Requests, k.Denied, percent(k.Share))
+		line(k.Policy, message.Printable(k.Key), k.Requests, k.Denied, percent(k.Share))
 	}
 	if len(r.Minutes) > 0 {
 		line()
@@ -192,7 +193,7 @@ func (r *Report) writeCaveats(line func(cells ...any)) {
 		line("Sampled:", fmt.Sprintf("1 of %d keys, by hash: the tallies describe the sample", r.SampledKeys))
 	}
 	if r.Unreadable > 0 {
-		line("Unreadable:", fmt.Sprintf("%d lines; the first: %s", r.Unreadable, printable(r.Problem)))
+		line("Unreadable:", fmt.Sprintf("%d lines; the first: %s", r.Unreadable, message.Printable(r.Problem)))
 	}
 	if r.Late > 0 {
 		line("Late:", fmt.Sprintf("%d lines, counted at the earliest time that was still open", r.Late))
@@ -213,14 +214,4 @@ func percent(share float64) string {
 		text = fmt.Sprintf("%.4g%%", share*100)
 	}
 	return text
-}
-
-// printable replaces control characters, which could change the terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
 }

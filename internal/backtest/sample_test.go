@@ -15,7 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 const shared = `
@@ -45,7 +45,7 @@ func TestSample(t *testing.T) {
 		client := int(20_000 * random.Float64() * random.Float64())
 		fmt.Fprintf(&log, "10.0.%d.%d - - [01/Nov/2026:12:%02d:%02d +0000] \"GET / HTTP/1.1\" 200 1\n", client>>8, client&255, i/6000, i/100%60)
 	}
-	policies, err := policyfile.Read(t.Context(), []byte(shared))
+	policies, err := testpolicy.Read(t.Context(), []byte(shared))
 	g.Expect(err).NotTo(HaveOccurred())
 	plans, err := Compile(policies)
 	g.Expect(err).NotTo(HaveOccurred())

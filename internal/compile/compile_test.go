@@ -19,7 +19,6 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
@@ -40,7 +39,7 @@ func TestGolden(t *testing.T) {
 			g := NewWithT(t)
 			data, err := os.ReadFile(input)
 			g.Expect(err).NotTo(HaveOccurred())
-			policies, err := policyfile.Read(t.Context(), data)
+			policies, err := testpolicy.Read(t.Context(), data)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(policies).To(HaveLen(1))
 			before := policies[0].DeepCopy()

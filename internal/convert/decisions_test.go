@@ -25,7 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/reference"
-	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // service models envoyproxy/ratelimit as documented, within one window of every limit:
@@ -169,7 +169,7 @@ func newEngine(t *testing.T, policies []*v1alpha1.RateLimitPolicy, store engine.
 	g := NewWithT(t)
 	var text bytes.Buffer
 	g.Expect(convert.Write(&text, policies)).To(Succeed())
-	policies, err := policyfile.Read(t.Context(), text.Bytes())
+	policies, err := testpolicy.Read(t.Context(), text.Bytes())
 	g.Expect(err).NotTo(HaveOccurred(), "valid for an API server")
 	var plans []*plan.Plan
 	for _, p := range policies {

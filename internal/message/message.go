@@ -4,7 +4,10 @@
 // Package message fits texts into the length that Kubernetes accepts.
 package message
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 const ellipsis = "..."
 
@@ -19,4 +22,14 @@ func Truncate(text string, maxBytes int) string {
 		end--
 	}
 	return text[:end] + ellipsis
+}
+
+// Printable replaces control characters, which a terminal might obey.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
 }

@@ -5,7 +5,6 @@ package offline
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -214,20 +213,17 @@ func spool(stdin io.Reader, source *backtest.Source) (remove func(), err error) 
 func (f *backtestFlags) replay(
 	cmd *cobra.Command, policies []*v1alpha1.RateLimitPolicy, source backtest.Source, target float64,
 ) (*backtest.Report, error) {
-	ctx, stop := context.WithCancel(cmd.Context())
-	defer stop()
-	options := backtest.Options{Source: source}
 	progress := startProgress(cmd.ErrOrStderr(), "lines")
 	defer progress.stop()
-	options.Progress = progress.set
+	options := backtest.Options{Source: source, Progress: progress.set}
 	if f.solve != "" {
-		return backtest.Solve(ctx, policies, backtest.Goal{Limit: f.solve, Target: target}, options)
+		return backtest.Solve(cmd.Context(), policies, backtest.Goal{Limit: f.solve, Target: target}, options)
 	}
 	plans, err := backtest.Compile(policies)
 	if err != nil {
 		return nil, err
 	}
-	return backtest.Run(ctx, plans, options)
+	return backtest.Run(cmd.Context(), plans, options)
 }
 
 // write writes the report and the drawing.

@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/offline"
-	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // runConvert runs weir convert envoy-ratelimit.
@@ -26,7 +26,7 @@ func TestConvertEnvoyRatelimit(t *testing.T) {
 	out, notes, _, err := runConvert(t, config, "-", "--namespace", "shop")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(notes).To(ContainSubstring("descriptors[0].rate_limit.replaces[0]: not carried over"))
-	policies, err := policyfile.Read(t.Context(), []byte(out))
+	policies, err := testpolicy.Read(t.Context(), []byte(out))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(policies).To(HaveLen(1))
 	g.Expect(policies[0].Namespace + "/" + policies[0].Name).To(Equal("shop/edge-user"))

@@ -7,7 +7,6 @@
 //
 // Read the files in this order:
 //
-//	policyfile.go  Read: the policies of valid documents
 //	list.go        List: the files of a folder
 //	parse.go       Parse: policies, key groups, Namespaces and problems with their positions
 //	object.go      one object of a document

@@ -12,8 +12,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 const root = "../../"
@@ -23,7 +23,7 @@ func TestLoginIsTheSameEverywhere(t *testing.T) {
 	g := NewWithT(t)
 	sample, err := os.ReadFile(root + "config/samples/login-abuse.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	policies, err := policyfile.Read(t.Context(), sample)
+	policies, err := testpolicy.Read(t.Context(), sample)
 	g.Expect(err).NotTo(HaveOccurred())
 	login := policies[0]
 	shownIn := map[string]bool{}
@@ -34,7 +34,7 @@ func TestLoginIsTheSameEverywhere(t *testing.T) {
 			if !strings.Contains(block, "kind: RateLimitPolicy") {
 				continue
 			}
-			shown, _ := policyfile.Read(t.Context(), []byte(block)) // some blocks are excerpts
+			shown, _ := testpolicy.Read(t.Context(), []byte(block)) // some blocks are excerpts
 			for _, p := range shown {
 				if p.Namespace+"/"+p.Name == "shop/login" {
 					g.Expect(p.Spec).To(Equal(login.Spec), page)

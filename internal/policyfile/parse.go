@@ -22,6 +22,9 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
+// DefaultNamespace is the usual namespace of a policy that sets none.
+const DefaultNamespace = "default"
+
 // File is what one file contains.
 type File struct {
 	// Policies are the valid ones, with defaults filled in.

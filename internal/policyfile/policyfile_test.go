@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 const good = `
@@ -39,7 +40,7 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			policies, err := policyfile.Read(t.Context(), []byte(tc.text))
+			policies, err := testpolicy.Read(t.Context(), []byte(tc.text))
 			g.Expect(err).NotTo(HaveOccurred())
 			var got []string
 			for _, p := range policies {
@@ -81,7 +82,7 @@ func TestReadRejects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := policyfile.Read(t.Context(), []byte(tc.text))
+			_, err := testpolicy.Read(t.Context(), []byte(tc.text))
 			g.Expect(err).To(HaveOccurred())
 			for _, want := range tc.want {
 				g.Expect(err.Error()).To(ContainSubstring(want))
@@ -125,7 +126,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("apiVersion: v1\nkind: List\nitems: [1, {}, null]")
 	f.Add("---\n---\n{}\n--- x")
 	f.Fuzz(func(t *testing.T, text string) {
-		policies, err := policyfile.Read(t.Context(), []byte(text))
+		policies, err := testpolicy.Read(t.Context(), []byte(text))
 		if err == nil {
 			for _, p := range policies {
 				if p.Name == "" || len(p.Spec.Limits) == 0 {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/weir-dev/weir/internal/message"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -59,7 +60,7 @@ func (r *Result) writeText(w io.Writer, color bool) error {
 		if color {
 			severity = colors[f.Severity] + severity + "\x1b[0m"
 		}
-		fmt.Fprintf(&out, "%s:%d:%d: %s: %s\n", f.File, f.Line, f.Column, severity, printable(f.text()))
+		fmt.Fprintf(&out, "%s:%d:%d: %s: %s\n", f.File, f.Line, f.Column, severity, message.Printable(strings.ReplaceAll(f.text(), "\n", " ")))
 	}
 	for _, name := range r.NotChecked {
 		fmt.Fprintln(&out, notChecked(name))
@@ -82,16 +83,6 @@ func count(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// printable replaces control characters, which could change the terminal or begin a line.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '\uFFFD'
-		}
-		return r
-	}, strings.ReplaceAll(text, "\n", " "))
 }
 
 func (r *Result) writeJSON(w io.Writer) error {

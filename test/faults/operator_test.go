@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/testenv/kube"
 	"github.com/weir-dev/weir/internal/testenv/testpolicy"
@@ -52,7 +51,7 @@ func startOperator(t *testing.T) *operator {
 	o.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	g.Expect(os.WriteFile(o.kubeconfig, o.api.Env.KubeConfig, 0o600)).To(Succeed())
 	g.Expect(o.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "faults"}})).To(Succeed())
-	stored, err := policyfile.Read(t.Context(), []byte(policies))
+	stored, err := testpolicy.Read(t.Context(), []byte(policies))
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, p := range append(stored, o.edited(1)) {
 		g.Expect(o.client.Create(t.Context(), p)).To(Succeed())

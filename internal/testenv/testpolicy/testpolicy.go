@@ -3,7 +3,7 @@
 
 // Package testpolicy builds RateLimitPolicies for tests.
 //
-// testpolicy.go builds one step by step, numbered.go builds many.
+// testpolicy.go builds one step by step, numbered.go builds many, read.go reads some.
 package testpolicy
 
 import (

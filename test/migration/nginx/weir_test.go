@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 )
 
 // request is what decides in both.
@@ -70,7 +70,7 @@ func newTarget(t *testing.T, ingresses []*networkingv1.Ingress) *target {
 	g.Expect(err).NotTo(HaveOccurred())
 	var text bytes.Buffer
 	g.Expect(convert.Write(&text, converted)).To(Succeed())
-	policies, err := policyfile.Read(t.Context(), text.Bytes())
+	policies, err := testpolicy.Read(t.Context(), text.Bytes())
 	g.Expect(err).NotTo(HaveOccurred())
 	var plans []*plan.Plan
 	for _, p := range policies {

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package policyfile
+package testpolicy
 
 import (
 	"cmp"
@@ -10,17 +10,15 @@ import (
 	"fmt"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/policyfile"
 )
-
-// DefaultNamespace is the usual namespace of a policy that sets none.
-const DefaultNamespace = "default"
 
 // Read returns the policies of the documents, with defaults filled in. It skips
 // documents of other API groups, so that kubectl can use the same folder. The error
 // joins the problems of all documents; each names the document, the policy and the
 // field.
 func Read(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, error) {
-	file := Parse(ctx, data, DefaultNamespace)
+	file := policyfile.Parse(ctx, data, policyfile.DefaultNamespace)
 	var policies []*v1alpha1.RateLimitPolicy
 	for _, p := range file.Policies {
 		policies = append(policies, p.RateLimitPolicy)
