@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -220,25 +219,13 @@ func (r *raiseCommand) apply(ctx context.Context, progress io.Writer, e *v1alpha
 func (r *raiseCommand) liftBlock(ctx context.Context, id string, key []string, raised *answer) error {
 	return r.withClient(ctx, func(ctx context.Context, api *client) error {
 		t := httptypes.Target{Policy: id, Key: key, Shared: len(key) == 0}
-		request, err := json.Marshal(t)
+		lifted, err := api.change(ctx, "/v1/unblock", t, "Lifted the block of the key.", "The key was not blocked.")
 		if err != nil {
-			return err
-		}
-		var result httptypes.Changed
-		if _, err := api.call(ctx, http.MethodPost, "/v1/unblock", request, &result); err != nil {
 			return fmt.Errorf("the exception is in force, but the block of the key was not lifted: %w", err)
-		}
-		text := "Lifted the block of the key."
-		if !result.Found {
-			text = "The key was not blocked."
 		}
 		before := raised.text
 		raised.text = func(w io.Writer) error {
-			if err := before(w); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintln(w, text)
-			return err
+			return errors.Join(before(w), lifted.text(w))
 		}
 		return nil
 	})

@@ -61,22 +61,21 @@ func (t *table) decisions(policy string, mode plan.Mode, d *httptypes.DecisionSu
 
 // writeCandidates writes a table of the policies whose candidates differ from the limits in force.
 func (l *topList) writeCandidates(w io.Writer) error {
-	t, some := newTable(w), false
+	t := newTable(w)
 	t.bold = l.color
 	for i := range l.Policies {
 		p := &l.Policies[i]
 		if p.Decisions == nil || p.Decisions.LastHour.CandidateDenied+p.Decisions.LastHour.CandidateAllowed == 0 {
 			continue
 		}
-		if !some {
+		if !t.hasHeading {
 			t.heading("POLICY", "ONLY CANDIDATE DENIES 1M", "1H", "ONLY CANDIDATE ALLOWS 1M", "1H")
-			some = true
 		}
 		minute, hour := p.Decisions.LastMinute, p.Decisions.LastHour
 		t.row(visible(p.Policy), number(minute.CandidateDenied), number(hour.CandidateDenied),
 			number(minute.CandidateAllowed), number(hour.CandidateAllowed))
 	}
-	if !some {
+	if !t.hasHeading {
 		return nil
 	}
 	_, _ = fmt.Fprintln(w) // Flush returns the error
@@ -84,20 +83,19 @@ func (l *topList) writeCandidates(w io.Writer) error {
 }
 
 func (l *topList) writeKeys(w io.Writer) error {
-	t, some := newTable(w), false
+	t := newTable(w)
 	t.bold = l.color
 	for i := range l.Policies {
 		p := &l.Policies[i]
 		for j := range p.Keys[:min(len(p.Keys), shownKeys)] {
-			if !some {
+			if !t.hasHeading {
 				t.heading("POLICY", "KEY", "HASH", "DENIED")
-				some = true
 			}
 			k := &p.Keys[j]
 			t.row(visible(p.Policy), listedText(&k.ListedKey), hashText(k.KeyHash), denied(k.Denials))
 		}
 	}
-	if !some {
+	if !t.hasHeading {
 		_, err := fmt.Fprintln(w, "\nNo key was denied in the last minutes.")
 		return err
 	}

@@ -213,9 +213,9 @@ func spool(stdin io.Reader, source *backtest.Source) (remove func(), err error) 
 func (f *backtestFlags) replay(
 	cmd *cobra.Command, policies []*v1alpha1.RateLimitPolicy, source backtest.Source, target float64,
 ) (*backtest.Report, error) {
-	progress := startProgress(cmd.ErrOrStderr(), "lines")
-	defer progress.stop()
-	options := backtest.Options{Source: source, Progress: progress.set}
+	show, remove := progressOn(cmd.ErrOrStderr())
+	defer remove()
+	options := backtest.Options{Source: source, Progress: show}
 	if f.solve != "" {
 		return backtest.Solve(cmd.Context(), policies, backtest.Goal{Limit: f.solve, Target: target}, options)
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -28,44 +26,21 @@ func HasColor(w io.Writer) bool {
 	return !off && IsTerminal(w)
 }
 
-// progress shows on a terminal how far a command has got.
-type progress struct {
-	w       io.Writer
-	unit    string
-	count   atomic.Int64
-	end     chan struct{}
-	stopped sync.WaitGroup
-}
-
 // progressPeriod is the time between two updates, and before the first one.
 const progressPeriod = time.Second
 
-// startProgress shows progress until stop, if the writer is a terminal.
-func startProgress(w io.Writer, unit string) *progress {
-	p := &progress{w: w, unit: unit, end: make(chan struct{})}
-	if IsTerminal(w) {
-		p.stopped.Go(p.show)
+// progressOn returns what shows on a terminal how many lines a command has read, and what removes that in the end.
+func progressOn(w io.Writer) (show func(lines int64), remove func()) {
+	if !IsTerminal(w) {
+		return nil, func() {}
 	}
-	return p
-}
-
-func (p *progress) set(n int64) { p.count.Store(n) }
-
-func (p *progress) show() {
-	every := time.NewTicker(progressPeriod)
-	defer every.Stop()
-	for {
+	due := time.Tick(progressPeriod)
+	show = func(lines int64) {
 		select {
-		case <-p.end:
-			_, _ = fmt.Fprint(p.w, "\r\x1b[K")
-			return
-		case <-every.C:
-			_, _ = fmt.Fprintf(p.w, "\r\x1b[K%d %s", p.count.Load(), p.unit)
+		case <-due:
+			_, _ = fmt.Fprintf(w, "\r\x1b[K%d lines", lines)
+		default:
 		}
 	}
-}
-
-func (p *progress) stop() {
-	close(p.end)
-	p.stopped.Wait()
+	return show, func() { _, _ = fmt.Fprint(w, "\r\x1b[K") }
 }

@@ -27,7 +27,7 @@ type rules struct {
 	own        []celgo.Program // of the schema itself
 	unusual    bool
 	properties map[string]*rules
-	items      *rules // of a list, or the values of a map
+	items      *rules // of a list
 }
 
 // newRules returns the rules of a schema. prepared is the schema for CEL, and declType the type of its values, nil if CEL
@@ -37,16 +37,13 @@ func newRules(s *structuralschema.Structural, prepared common.Schema, declType *
 		return nil // as the API server
 	}
 	r := &rules{schema: prepared, properties: map[string]*rules{}}
-	r.unusual = s.XEmbeddedResource || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0
+	r.unusual = s.XEmbeddedResource || s.AdditionalProperties != nil || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0
 	r.compile(s, declType)
 	for name := range s.Properties {
 		r.addProperty(s, name, declType)
 	}
-	switch {
-	case s.Items != nil:
+	if s.Items != nil {
 		r.items = newRules(s.Items, prepared.Items(), declType.ElemType)
-	case s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil:
-		r.items = newRules(s.AdditionalProperties.Structural, prepared.AdditionalProperties().Schema(), declType.ElemType)
 	}
 	return r
 }
@@ -120,7 +117,7 @@ func (r *rules) holdWithin(value any, budget *uint64) bool {
 		}
 	case map[string]any:
 		for name, field := range value {
-			if !r.properties[name].hold(field, budget) || !r.items.hold(field, budget) {
+			if !r.properties[name].hold(field, budget) {
 				return false
 			}
 		}
@@ -146,7 +143,6 @@ type ruleSchema struct {
 	common.Schema
 	properties map[string]common.Schema
 	items      common.Schema
-	additional common.SchemaOrBool
 }
 
 func newRuleSchema(s *structuralschema.Structural) common.Schema {
@@ -161,13 +157,6 @@ func newRuleSchema(s *structuralschema.Structural) common.Schema {
 	if s.Items != nil {
 		prepared.items = newRuleSchema(s.Items)
 	}
-	if s.AdditionalProperties != nil {
-		values := &ruleSchemaOrBool{allows: s.AdditionalProperties.Bool}
-		if s.AdditionalProperties.Structural != nil {
-			values.schema = newRuleSchema(s.AdditionalProperties.Structural)
-		}
-		prepared.additional = values
-	}
 	return prepared
 }
 
@@ -176,18 +165,3 @@ func (s *ruleSchema) Properties() map[string]common.Schema { return s.properties
 
 // Items implements common.Schema.
 func (s *ruleSchema) Items() common.Schema { return s.items }
-
-// AdditionalProperties implements common.Schema.
-func (s *ruleSchema) AdditionalProperties() common.SchemaOrBool { return s.additional }
-
-// ruleSchemaOrBool is the schema of the values of a map.
-type ruleSchemaOrBool struct {
-	schema common.Schema
-	allows bool
-}
-
-// Schema implements common.SchemaOrBool.
-func (s *ruleSchemaOrBool) Schema() common.Schema { return s.schema }
-
-// Allows implements common.SchemaOrBool.
-func (s *ruleSchemaOrBool) Allows() bool { return s.allows }
