@@ -59,35 +59,35 @@ func (x *explanation) decision() string {
 }
 
 // policy writes a policy that applies.
-func (p *table) policy(e *httptypes.ExplainedPolicy) {
-	p.row("")
-	p.row("Policy:", e.Policy+modeText(e.Mode))
-	p.row("Applies by:", appliesBy(e.Match))
-	p.row("Key:", keyText(e.Key))
+func (t *table) policy(e *httptypes.ExplainedPolicy) {
+	t.row("")
+	t.row("Policy:", e.Policy+modeText(e.Mode))
+	t.row("Applies by:", appliesBy(e.Match))
+	t.row("Key:", keyText(e.Key))
 	if e.Override != "" {
-		p.row("Override:", e.Override+" ("+string(e.Action)+")")
+		t.row("Override:", e.Override+" ("+string(e.Action)+")")
 	}
 	if e.Group != "" {
-		p.row("Group:", e.Group)
+		t.row("Group:", e.Group)
 	}
 	if e.Exception != nil {
-		p.row("Exception:", exceptionText(e.Exception))
+		t.row("Exception:", exceptionText(e.Exception))
 	}
-	p.row("Verdict:", verdictText(e))
+	t.row("Verdict:", verdictText(e))
 	if e.Blocked {
-		p.row("Blocked:", blockText(true, e.BlockedBy, e.BlockLeftMs))
+		t.row("Blocked:", blockText(true, e.BlockedBy, e.BlockLeftMs))
 	}
-	p.section()
+	t.section()
 	if len(e.Limits) == 0 {
 		return
 	}
-	p.row("")
-	p.row("LIMIT", "ALGORITHM", "WINDOW", "USED", "THRESHOLD", "REMAINING", "RETRY AFTER")
+	t.row("")
+	t.row("LIMIT", "ALGORITHM", "WINDOW", "USED", "THRESHOLD", "REMAINING", "RETRY AFTER")
 	for i := range e.Limits {
 		l := &e.Limits[i]
-		p.row(l.Limit, string(l.Algorithm), cmp.Or(l.Window, l.Calendar, "at once"), number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(&l.LimitState))
+		t.row(l.Limit, string(l.Algorithm), cmp.Or(l.Window, l.Calendar, "at once"), number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(&l.LimitState))
 	}
-	p.section()
+	t.section()
 }
 
 // modeText describes a mode in which a policy denies nothing.

@@ -139,11 +139,8 @@ number is between the two. The first answer takes up to three seconds.`,
 				}
 				err = l.output.write(cmd.OutOrStdout(), answer{body: body, text: top.write})
 			}
-			if ctx.Err() != nil {
-				return nil // interrupted
-			}
 			if err != nil || !watch {
-				return err
+				return unlessInterrupted(ctx, err)
 			}
 			select {
 			case <-ctx.Done():
@@ -152,6 +149,14 @@ number is between the two. The first answer takes up to three seconds.`,
 			}
 		}
 	})
+}
+
+// unlessInterrupted returns the error, or nil if Ctrl-C ended the command.
+func unlessInterrupted(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // list returns the body of the answer, and decodes it into the given value. If it takes longer than a

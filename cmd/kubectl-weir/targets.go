@@ -106,9 +106,9 @@ func (c *connection) existingTargets(ctx context.Context, all bool) ([]string, e
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var existing []string
-	for _, kind := range []string{kindGateway, kindHTTPRoute, kindGRPCRoute} {
+	for _, kind := range []string{plan.TargetGateway, plan.TargetHTTPRoute, plan.TargetGRPCRoute} {
 		list, err := kube.Resource(resources[kind]).Namespace(namespace).List(ctx, metav1.ListOptions{})
-		if kind == kindGRPCRoute && apierrors.IsNotFound(err) {
+		if kind == plan.TargetGRPCRoute && apierrors.IsNotFound(err) {
 			continue
 		}
 		if apierrors.IsNotFound(err) {
@@ -129,7 +129,7 @@ func withSections(object *unstructured.Unstructured) []string {
 	name := object.GetKind() + "/" + object.GetNamespace() + "/" + object.GetName()
 	targets := []string{name}
 	field := "rules"
-	if object.GetKind() == kindGateway {
+	if object.GetKind() == plan.TargetGateway {
 		field = "listeners"
 	}
 	sections, _, _ := unstructured.NestedSlice(object.Object, "spec", field) // the schema has a list

@@ -17,22 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/internal/duration"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/wiring"
-)
-
-// The kinds that a SecurityPolicy can target.
-const (
-	kindGateway   = "Gateway"
-	kindHTTPRoute = "HTTPRoute"
-	kindGRPCRoute = "GRPCRoute"
 )
 
 // wireKinds are the kinds that the first part of TARGET names, in the order in which they are tried.
 var wireKinds = map[string][]string{
-	"gateway":   {kindGateway},
-	"httproute": {kindHTTPRoute},
-	"grpcroute": {kindGRPCRoute},
-	"route":     {kindHTTPRoute, kindGRPCRoute},
+	"gateway":   {plan.TargetGateway},
+	"httproute": {plan.TargetHTTPRoute},
+	"grpcroute": {plan.TargetGRPCRoute},
+	"route":     {plan.TargetHTTPRoute, plan.TargetGRPCRoute},
 }
 
 // wireTarget is the Gateway or route that is to ask Weir.

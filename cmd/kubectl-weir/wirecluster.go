@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/wiring"
 )
 
@@ -38,12 +39,12 @@ var (
 	gatewayVersion = schema.GroupVersion{Group: gatewayGroup, Version: "v1"}
 	// resources are the resources of the kinds that the plugin reads.
 	resources = map[string]schema.GroupVersionResource{
-		"GatewayClass":   gatewayVersion.WithResource("gatewayclasses"),
-		kindGateway:      gatewayVersion.WithResource("gateways"),
-		kindHTTPRoute:    gatewayVersion.WithResource("httproutes"),
-		kindGRPCRoute:    gatewayVersion.WithResource("grpcroutes"),
-		"ReferenceGrant": wiring.GrantVersion.WithResource("referencegrants"),
-		"SecurityPolicy": wiring.EnvoyVersion.WithResource("securitypolicies"),
+		"GatewayClass":       gatewayVersion.WithResource("gatewayclasses"),
+		plan.TargetGateway:   gatewayVersion.WithResource("gateways"),
+		plan.TargetHTTPRoute: gatewayVersion.WithResource("httproutes"),
+		plan.TargetGRPCRoute: gatewayVersion.WithResource("grpcroutes"),
+		"ReferenceGrant":     wiring.GrantVersion.WithResource("referencegrants"),
+		"SecurityPolicy":     wiring.EnvoyVersion.WithResource("securitypolicies"),
 	}
 )
 
@@ -79,12 +80,12 @@ func (c *connection) gatewayCluster(ctx context.Context) (*gatewayCluster, error
 	}
 	cluster := &gatewayCluster{kube: kube, objects: objects, weirNamespace: c.weirNamespace}
 	var missing []string
-	for _, kind := range []string{kindGateway, kindHTTPRoute, kindGRPCRoute, "ReferenceGrant", "SecurityPolicy"} {
+	for _, kind := range []string{plan.TargetGateway, plan.TargetHTTPRoute, plan.TargetGRPCRoute, "ReferenceGrant", "SecurityPolicy"} {
 		served, err := cluster.serves(resources[kind])
 		switch {
 		case err != nil:
 			return nil, err
-		case kind == kindGRPCRoute:
+		case kind == plan.TargetGRPCRoute:
 			cluster.hasGRPCRoutes = served
 		case !served:
 			missing = append(missing, kind+" ("+resources[kind].GroupVersion().String()+")")
@@ -116,7 +117,7 @@ func (g *gatewayCluster) inspect(ctx context.Context, w *wireOptions) (*wireFact
 		return nil, err
 	}
 	f.Target = target
-	if target.GetKind() == kindGateway {
+	if target.GetKind() == plan.TargetGateway {
 		f.Gateways = []*unstructured.Unstructured{target}
 		if err := g.addRoutes(ctx, target, w.target.Section, f); err != nil {
 			return nil, err
@@ -144,7 +145,7 @@ func (g *gatewayCluster) inspect(ctx context.Context, w *wireOptions) (*wireFact
 // find returns the target and sets its kind.
 func (g *gatewayCluster) find(ctx context.Context, t *wireTarget) (target *unstructured.Unstructured, err error) {
 	for _, kind := range t.kinds {
-		if kind == kindGRPCRoute && !g.hasGRPCRoutes {
+		if kind == plan.TargetGRPCRoute && !g.hasGRPCRoutes {
 			continue
 		}
 		target, err = g.objects.Resource(resources[kind]).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
@@ -176,9 +177,9 @@ func (g *gatewayCluster) list(ctx context.Context, kind, namespace string, f *wi
 
 // addRoutes adds the routes that are attached to the Gateway, or to one of its listeners.
 func (g *gatewayCluster) addRoutes(ctx context.Context, gateway *unstructured.Unstructured, listener string, f *wireFacts) error {
-	kinds := []string{kindHTTPRoute}
+	kinds := []string{plan.TargetHTTPRoute}
 	if g.hasGRPCRoutes {
-		kinds = append(kinds, kindGRPCRoute)
+		kinds = append(kinds, plan.TargetGRPCRoute)
 	}
 	for _, kind := range kinds {
 		routes, err := g.list(ctx, kind, gateway.GetNamespace(), f)
@@ -202,7 +203,7 @@ func (g *gatewayCluster) addParents(ctx context.Context, route *unstructured.Uns
 			continue
 		}
 		names[p.Namespace+"/"+p.Name] = true
-		gateway, err := g.objects.Resource(resources[kindGateway]).Namespace(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+		gateway, err := g.objects.Resource(resources[plan.TargetGateway]).Namespace(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 		if err != nil {
 			f.note("Gateway %s/%s of the route: %v", p.Namespace, p.Name, err)
 			continue

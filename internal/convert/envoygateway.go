@@ -377,13 +377,13 @@ func (c *trafficConverter) shareTargets(policy *v1alpha1.RateLimitPolicy, s sour
 // coversGateways reports whether the policy of the shared rule names only Gateways, and all rules of all their routes have it.
 func (c *trafficConverter) coversGateways(s source, where []placement) bool {
 	targets := s.policy.targets()
-	if len(targets) == 0 || len(s.policy.Spec.TargetSelectors) > 0 || slices.ContainsFunc(targets, func(t trafficTarget) bool { return t.Kind != plan.TargetGateway || t.SectionName != "" }) {
+	if len(targets) == 0 || len(s.policy.Spec.TargetSelectors) > 0 || slices.ContainsFunc(targets, func(t wiring.TargetRef) bool { return t.Kind != plan.TargetGateway || t.SectionName != "" }) {
 		return false
 	}
 	for _, r := range c.routes {
 		listeners := c.listenersOf(r)
 		isOf := func(a attachment) bool {
-			return a.namespace == s.policy.Namespace && slices.Contains(targets, trafficTarget{Kind: plan.TargetGateway, Name: a.gateway})
+			return a.namespace == s.policy.Namespace && slices.Contains(targets, wiring.TargetRef{Kind: plan.TargetGateway, Name: a.gateway})
 		}
 		if slices.ContainsFunc(listeners, isOf) && !slices.ContainsFunc(where, func(p placement) bool {
 			return p.route == r && p.isWhole && !slices.ContainsFunc(listeners, func(a attachment) bool { return !isOf(a) })

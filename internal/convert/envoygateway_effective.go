@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/wiring"
 )
 
 // ruleSet is the rules in force for a rule of a route behind a listener.
@@ -119,23 +117,17 @@ func (o *trafficObjects) hasTarget(p *trafficPolicy, kind, namespace, name, sect
 	if p.Namespace != namespace {
 		return false
 	}
-	if slices.Contains(p.targets(), trafficTarget{Kind: kind, Name: name, SectionName: section}) {
+	if slices.Contains(p.targets(), wiring.TargetRef{Kind: kind, Name: name, SectionName: section}) {
 		return true
 	}
 	m := o.object(kind, namespace, name)
-	return section == "" && m != nil && slices.ContainsFunc(p.Spec.TargetSelectors, func(s trafficSelector) bool { return s.selects(m) })
-}
-
-// selects reports whether the object has the kind and the labels.
-func (s *trafficSelector) selects(m *manifest) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
-	return err == nil && s.Kind == m.Kind && selector.Matches(labels.Set(m.Labels))
+	return section == "" && m != nil && slices.ContainsFunc(p.Spec.TargetSelectors, func(s wiring.TargetSelector) bool { return s.Selects(m.Kind, m.Labels) })
 }
 
 // targets returns the targets that the policy names.
-func (p *trafficPolicy) targets() []trafficTarget {
+func (p *trafficPolicy) targets() []wiring.TargetRef {
 	if p.Spec.TargetRef != nil {
-		return []trafficTarget{*p.Spec.TargetRef}
+		return []wiring.TargetRef{*p.Spec.TargetRef}
 	}
 	return p.Spec.TargetRefs
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	strictjson "sigs.k8s.io/json"
 
@@ -23,11 +22,11 @@ type trafficPolicy struct {
 	*manifest `json:"-"`
 
 	Spec struct {
-		TargetRef       *trafficTarget    `json:"targetRef"` // deprecated by targetRefs
-		TargetRefs      []trafficTarget   `json:"targetRefs"`
-		TargetSelectors []trafficSelector `json:"targetSelectors"`
-		MergeType       string            `json:"mergeType"`
-		RateLimit       json.RawMessage   `json:"rateLimit"`
+		TargetRef       *wiring.TargetRef       `json:"targetRef"` // deprecated by targetRefs
+		TargetRefs      []wiring.TargetRef      `json:"targetRefs"`
+		TargetSelectors []wiring.TargetSelector `json:"targetSelectors"`
+		MergeType       string                  `json:"mergeType"`
+		RateLimit       json.RawMessage         `json:"rateLimit"`
 	} `json:"spec"`
 
 	limits *trafficLimits // nil without rate limits
@@ -37,22 +36,6 @@ type trafficPolicy struct {
 
 // fieldProblem is a problem of a field, by its path in the object.
 type fieldProblem struct{ field, text string }
-
-// trafficTarget is the target of a policy, in its Namespace.
-type trafficTarget struct {
-	Kind        string `json:"kind"`
-	Name        string `json:"name"`
-	SectionName string `json:"sectionName"`
-}
-
-type trafficSelector struct {
-	metav1.LabelSelector `json:",inline"`
-
-	Kind       string `json:"kind"`
-	Namespaces *struct {
-		From string `json:"from"`
-	} `json:"namespaces"`
-}
 
 type trafficLimits struct {
 	Type   string        `json:"type"` // deprecated: Global or Local, the other is ignored

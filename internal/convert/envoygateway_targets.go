@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/wiring"
 )
 
 // notePolicy notes what the policy has no counterpart for: rules that Envoy rejects, and targets.
@@ -43,7 +44,7 @@ func (c *trafficConverter) notePolicy(p *trafficPolicy) {
 }
 
 // noteTarget notes a target that the command cannot convert. It reports false if the target is unknown.
-func (c *trafficConverter) noteTarget(p *trafficPolicy, field string, t trafficTarget) bool {
+func (c *trafficConverter) noteTarget(p *trafficPolicy, field string, t wiring.TargetRef) bool {
 	at := p.id() + ": " + field
 	switch {
 	case t.Kind == "TCPRoute" || t.Kind == "UDPRoute" || t.Kind == "TLSRoute":
@@ -66,7 +67,7 @@ func isRouteOrGateway(kind string) bool {
 	return kind == plan.TargetGateway || kind == plan.TargetHTTPRoute || kind == plan.TargetGRPCRoute
 }
 
-func (c *trafficConverter) hasSection(namespace string, t trafficTarget) bool {
+func (c *trafficConverter) hasSection(namespace string, t wiring.TargetRef) bool {
 	if t.Kind == plan.TargetGateway {
 		return c.gateways[namespace+"/"+t.Name].listener(t.SectionName).Name != ""
 	}
@@ -75,7 +76,7 @@ func (c *trafficConverter) hasSection(namespace string, t trafficTarget) bool {
 }
 
 // noteConflict notes that an older policy has the target. It reports false if the files do not show which one is older.
-func (c *trafficConverter) noteConflict(p *trafficPolicy, at string, t trafficTarget) bool {
+func (c *trafficConverter) noteConflict(p *trafficPolicy, at string, t wiring.TargetRef) bool {
 	first := c.policyFor(t.Kind, p.Namespace, t.Name, t.SectionName)
 	switch {
 	case first == p:
@@ -89,17 +90,17 @@ func (c *trafficConverter) noteConflict(p *trafficPolicy, at string, t trafficTa
 }
 
 // noteSelector notes a selector of targets as noteTarget does.
-func (c *trafficConverter) noteSelector(p *trafficPolicy, field string, s *trafficSelector) bool {
+func (c *trafficConverter) noteSelector(p *trafficPolicy, field string, s *wiring.TargetSelector) bool {
 	at := p.id() + ": " + field
-	if problem := s.problem(); problem != "" {
+	if problem := selectorProblem(s); problem != "" {
 		c.lose(at, "%s", problem)
 		return false
 	}
 	isKnown, selects := true, false
 	for _, m := range c.targetManifests() {
-		if m.Namespace == p.Namespace && s.selects(m) {
+		if m.Namespace == p.Namespace && s.Selects(m.Kind, m.Labels) {
 			selects = true
-			isKnown = c.noteConflict(p, at, trafficTarget{Kind: m.Kind, Name: m.Name}) && isKnown
+			isKnown = c.noteConflict(p, at, wiring.TargetRef{Kind: m.Kind, Name: m.Name}) && isKnown
 		}
 	}
 	if !selects {
@@ -108,13 +109,13 @@ func (c *trafficConverter) noteSelector(p *trafficPolicy, field string, s *traff
 	return isKnown && selects
 }
 
-// problem returns why the command cannot find the targets of the selector, or "".
-func (s *trafficSelector) problem() string {
+// selectorProblem returns why the command cannot find the targets of the selector, or "".
+func selectorProblem(s *wiring.TargetSelector) string {
 	_, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
 	switch {
 	case err != nil:
 		return "is not a selector: " + err.Error()
-	case s.Namespaces != nil && s.Namespaces.From != "Same" && s.Namespaces.From != "":
+	case !s.IsOfSameNamespace():
 		return "targets of other Namespaces are not supported"
 	case !isRouteOrGateway(s.Kind):
 		return fmt.Sprintf("targets of the kind %q are not supported, only Gateway, HTTPRoute and GRPCRoute", s.Kind)
@@ -141,7 +142,7 @@ func (c *trafficConverter) loseListenerSets(r *route) {
 		if set := rulesOf(p); len(set.all()) == 0 {
 			continue
 		}
-		if slices.ContainsFunc(p.targets(), func(t trafficTarget) bool {
+		if slices.ContainsFunc(p.targets(), func(t wiring.TargetRef) bool {
 			return t.Kind == plan.TargetGateway || t.Kind == r.Kind && t.Name == r.Name && p.Namespace == r.Namespace
 		}) || c.hasTarget(p, r.Kind, r.Namespace, r.Name, "") {
 			c.lose(p.id()+": spec.rateLimit", "%s is attached to a ListenerSet, which the command does not read", r.id())

@@ -6,6 +6,8 @@ package convert
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/wiring"
 )
 
 // The parts of Kuadrant's RateLimitPolicy (kuadrant.io/v1, v1beta3 and v1beta2) that matter here.
@@ -14,11 +16,7 @@ type kuadrantPolicy struct {
 	*manifest `json:"-"`
 
 	Spec struct {
-		TargetRef struct {
-			Kind        string `json:"kind"`
-			Name        string `json:"name"`
-			SectionName string `json:"sectionName"`
-		} `json:"targetRef"`
+		TargetRef wiring.TargetRef `json:"targetRef"`
 		kuadrantLimits
 		Defaults  *kuadrantLimits `json:"defaults"`
 		Overrides *kuadrantLimits `json:"overrides"`

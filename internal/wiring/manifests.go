@@ -98,7 +98,7 @@ func (m *wiring) addPolicy() error {
 		if err != nil {
 			return err
 		}
-		isOf := slices.Contains(p.TargetRefs, policyTarget{Kind: m.found.Target.GetKind(), Name: t.Name, SectionName: t.Section})
+		isOf := slices.Contains(p.TargetRefs, TargetRef{Kind: m.found.Target.GetKind(), Name: t.Name, SectionName: t.Section})
 		switch {
 		case !isOf && object.GetName() == m.options.Name:
 			return fmt.Errorf("--name: SecurityPolicy %s/%s has other targets; choose another name", t.Namespace, m.options.Name)
@@ -258,7 +258,7 @@ func (m *wiring) addMerges() error {
 		case p.ExtAuth != nil:
 			m.note("SecurityPolicy %s sends checks of %s to another service, and extAuth takes one: %s", name, route, otherWays)
 		case p.MergeType != "":
-		case slices.ContainsFunc(p.TargetRefs, isGateway) || slices.ContainsFunc(p.TargetSelectors, func(s policySelector) bool { return s.Kind == plan.TargetGateway }):
+		case slices.ContainsFunc(p.TargetRefs, isGateway) || slices.ContainsFunc(p.TargetSelectors, func(s TargetSelector) bool { return s.Kind == plan.TargetGateway }):
 			m.note("SecurityPolicy %s replaces the one of the Gateway for %s: split it, because mergeType is for routes only", name, route)
 		default:
 			merged := forApply(object)
@@ -290,7 +290,7 @@ func (m *wiring) noteRules() error {
 	return nil
 }
 
-func isGateway(t policyTarget) bool { return t.Kind == plan.TargetGateway }
+func isGateway(t TargetRef) bool { return t.Kind == plan.TargetGateway }
 
 // routeOf returns a route of the Gateway that the SecurityPolicy targets, or "".
 func (m *wiring) routeOf(p *securityPolicy, namespace string) string {

@@ -16,15 +16,15 @@ import (
 // mergeStrategy is the mergeType that keeps lists and objects of the SecurityPolicy of the Gateway.
 const mergeStrategy = "StrategicMerge"
 
-// policyTarget is a target of a SecurityPolicy.
-type policyTarget struct {
+// TargetRef is a target of a policy of Envoy Gateway.
+type TargetRef struct {
 	Kind        string `json:"kind"`
 	Name        string `json:"name"`
 	SectionName string `json:"sectionName"`
 }
 
-// policySelector selects targets of a SecurityPolicy by their labels.
-type policySelector struct {
+// TargetSelector selects targets of a policy of Envoy Gateway by their labels.
+type TargetSelector struct {
 	metav1.LabelSelector `json:",inline"`
 
 	Kind       string `json:"kind"`
@@ -33,11 +33,22 @@ type policySelector struct {
 	} `json:"namespaces"`
 }
 
+// Selects reports whether the selector selects an object of the kind with the labels.
+func (s *TargetSelector) Selects(kind string, of map[string]string) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
+	return err == nil && s.Kind == kind && selector.Matches(labels.Set(of))
+}
+
+// IsOfSameNamespace reports whether the selector selects only objects in the Namespace of its policy.
+func (s *TargetSelector) IsOfSameNamespace() bool {
+	return s.Namespaces.From == "" || s.Namespaces.From == "Same"
+}
+
 // securityPolicy is the part of a SecurityPolicy that decides whether its requests reach Weir.
 type securityPolicy struct {
-	TargetRef       *policyTarget    `json:"targetRef"` // deprecated by targetRefs
-	TargetRefs      []policyTarget   `json:"targetRefs"`
-	TargetSelectors []policySelector `json:"targetSelectors"`
+	TargetRef       *TargetRef       `json:"targetRef"` // deprecated by targetRefs
+	TargetRefs      []TargetRef      `json:"targetRefs"`
+	TargetSelectors []TargetSelector `json:"targetSelectors"`
 	MergeType       string           `json:"mergeType"`
 	ExtAuth         *struct {
 		GRPC *struct {
@@ -67,7 +78,7 @@ func policyOf(object *unstructured.Unstructured) (*securityPolicy, error) {
 
 // targets reports whether the policy, of the given Namespace, applies to the object or to sections of it.
 func (p *securityPolicy) targets(namespace string, object *unstructured.Unstructured) bool {
-	if namespace == object.GetNamespace() && slices.ContainsFunc(p.TargetRefs, func(t policyTarget) bool {
+	if namespace == object.GetNamespace() && slices.ContainsFunc(p.TargetRefs, func(t TargetRef) bool {
 		return t.Kind == object.GetKind() && t.Name == object.GetName()
 	}) {
 		return true
@@ -77,10 +88,8 @@ func (p *securityPolicy) targets(namespace string, object *unstructured.Unstruct
 
 // selects reports whether the policy, of the given Namespace, selects the object by its labels.
 func (p *securityPolicy) selects(namespace string, object *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(p.TargetSelectors, func(s policySelector) bool {
-		selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
-		return err == nil && s.Kind == object.GetKind() && selector.Matches(labels.Set(object.GetLabels())) &&
-			(namespace == object.GetNamespace() || s.Namespaces.From != "" && s.Namespaces.From != "Same")
+	return slices.ContainsFunc(p.TargetSelectors, func(s TargetSelector) bool {
+		return s.Selects(object.GetKind(), object.GetLabels()) && (namespace == object.GetNamespace() || !s.IsOfSameNamespace())
 	})
 }
 
