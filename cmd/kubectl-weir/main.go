@@ -34,9 +34,7 @@
 //	diffkeys.go       the listed keys that would be over a limit
 //	access.go       access
 //	wire.go         wire: the manifests by which a gateway asks Weir, from
-//	wirecluster.go    what the cluster has, and
-//	wirepolicy.go     its SecurityPolicies, as
-//	wiremanifests.go  the manifests
+//	wirecluster.go    what the cluster has
 //	probe.go        probe
 //	targets.go      targets
 //	version.go      version
