@@ -64,11 +64,9 @@ func (r *report) skip(check string, err error) {
 	r.add(check, outcomeNotChecked, err.Error(), "")
 }
 
-func (r *report) failed() int { return r.number(outcomeFailed) }
-
 // err returns the failure of the command, which has waited for the given time.
 func (r *report) err(patience time.Duration) error {
-	if failed := r.failed(); failed > 0 {
+	if failed := r.number(outcomeFailed); failed > 0 {
 		return &failure{fmt.Errorf("checks failed: %d", failed)}
 	}
 	if left := r.number(outcomeUnderWay); left > 0 && patience > 0 {
@@ -124,12 +122,12 @@ the command only if --wait is over. The command needs no token of Weir.`,
 // inspectUntil makes the checks, again and again until none fails or is under way, or the time is over.
 func (c *connection) inspectUntil(ctx context.Context, patience time.Duration, progress io.Writer) *report {
 	r := c.inspect(ctx)
-	pending := func() int { return r.failed() + r.number(outcomeUnderWay) }
+	pending := func() int { return r.number(outcomeFailed) + r.number(outcomeUnderWay) }
 	if pending() == 0 || patience == 0 {
 		return r
 	}
 	reason := "a rollout is under way"
-	if failed := r.failed(); failed > 0 {
+	if failed := r.number(outcomeFailed); failed > 0 {
 		reason = fmt.Sprintf("%d of the checks failed", failed)
 	}
 	_, _ = fmt.Fprintf(progress, "Waiting up to %s, because %s.\n", short(patience), reason)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -109,12 +110,19 @@ type differences struct {
 	NotCompared []string `json:"notCompared,omitempty"`
 }
 
+// difference is what differs in one object.
+type difference struct {
+	// New means that there is no such object.
+	New    bool          `json:"new,omitempty"`
+	Fields []fieldChange `json:"fields"`
+}
+
+func (d *difference) isDifferent() bool { return d.New || len(d.Fields) > 0 }
+
 // policyDifference is how one policy of the files differs from the one in the cluster.
 type policyDifference struct {
 	Policy string `json:"policy"`
-	// New means that there is no such policy.
-	New    bool          `json:"new,omitempty"`
-	Fields []fieldChange `json:"fields"`
+	difference
 	Limits []limitChange `json:"limits,omitempty"`
 	// Over are the listed keys that would be over a limit at once. KeysNotChecked is why they could not
 	// be listed.
@@ -130,17 +138,8 @@ type limitChange struct {
 }
 
 func (d *differences) isDifferent() bool {
-	for i := range d.Policies {
-		if d.Policies[i].New || len(d.Policies[i].Fields) > 0 {
-			return true
-		}
-	}
-	for i := range d.Objects {
-		if d.Objects[i].New || len(d.Objects[i].Fields) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Policies, func(p policyDifference) bool { return p.isDifferent() }) ||
+		slices.ContainsFunc(d.Objects, func(o objectDifference) bool { return o.isDifferent() })
 }
 
 // diff compares the objects with the cluster, or their plans with those in force at --address. Its errors are failures,
@@ -170,7 +169,7 @@ func (c *connection) diff(ctx context.Context, progress io.Writer, objects *vali
 // diffPolicy compares a policy with the one of the cluster, and its plan with the one in force.
 func (c *connection) diffPolicy(ctx context.Context, api *client, progress io.Writer, policy *validate.Policy) (*policyDifference, error) {
 	is := policy.Plan
-	p := &policyDifference{Policy: is.ID(), Fields: []fieldChange{}}
+	p := &policyDifference{Policy: is.ID(), difference: difference{Fields: []fieldChange{}}}
 	was, err := api.plan(ctx, is.ID())
 	if err != nil {
 		return nil, err

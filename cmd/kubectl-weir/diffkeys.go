@@ -109,24 +109,24 @@ func (d *differences) write(w io.Writer) error {
 		_, err := fmt.Fprintf(w, format, args...)
 		errs = append(errs, err)
 	}
-	addObject := func(name string, isNew bool, fields []fieldChange, write func(io.Writer) error) {
+	addObject := func(name string, of *difference, write func(io.Writer) error) {
 		switch {
-		case isNew:
+		case of.New:
 			add("%s: new\n", name)
-		case len(fields) == 0:
+		case !of.isDifferent():
 			add("%s: no difference\n", name)
 		default:
 			add("%s:\n", name)
-			errs = append(errs, writeFields(w, fields), write(w))
+			errs = append(errs, writeFields(w, of.Fields), write(w))
 		}
 	}
 	for i := range d.Policies {
 		p := &d.Policies[i]
-		addObject(p.Policy, p.New, p.Fields, p.write)
+		addObject(p.Policy, &p.difference, p.write)
 	}
 	for i := range d.Objects {
 		o := &d.Objects[i]
-		addObject(o.Object, o.New, o.Fields, func(io.Writer) error { return nil })
+		addObject(o.Object, &o.difference, func(io.Writer) error { return nil })
 	}
 	for _, what := range d.NotCompared {
 		add("%s\n", what)

@@ -15,9 +15,8 @@ import (
 
 // objectDifference is how a key group or an exception of the files differs from the one in the cluster.
 type objectDifference struct {
-	Object string        `json:"object"` // "<kind> <namespace>/<name>"
-	New    bool          `json:"new,omitempty"`
-	Fields []fieldChange `json:"fields"`
+	Object string `json:"object"` // "<kind> <namespace>/<name>"
+	difference
 }
 
 // isNew reads the object of the cluster with the name of object into applied. It returns true if the cluster has no such object.
@@ -59,7 +58,7 @@ func (d *differences) addObjects(ctx context.Context, c *connection, files *vali
 }
 
 func (d *differences) addObject(name string, isNew bool, was, is any) error {
-	o := objectDifference{Object: name, New: isNew, Fields: []fieldChange{}}
+	o := objectDifference{Object: name, difference: difference{New: isNew, Fields: []fieldChange{}}}
 	if !isNew {
 		fields, err := changedFields(was, is)
 		if err != nil {
