@@ -26,7 +26,7 @@ import (
 func defaultBudgets() plan.Budgets {
 	f := &managerFlags{}
 	f.addBudgets(pflag.NewFlagSet("", pflag.ContinueOnError))
-	return f.budgets
+	return f.Budgets
 }
 
 // What untrusted parties may fill by default has room in the memory that the Go runtime may use, with the chart's limit of

@@ -18,10 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/internal/duration"
-	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/engine"
-	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/slicecache"
@@ -31,33 +29,16 @@ import (
 
 // decisionFlags are the flags of every command that makes decisions.
 type decisionFlags struct {
+	// options are set by the flags, and completed by complete. Set ConsoleGuests before add.
+	options         endpoint.Options
 	redisURL        string
 	redisURLFile    string
 	redisFiles      redisclient.Files
 	redisCommand    string
-	redisPrefix     string
-	httpAddress     string
-	grpcAddress     string
-	operatorAddress string
-	// guests lets everyone who reaches the operator port on loopback read in the console, if no
-	// authorizer is set; set it before add.
-	guests          bool
-	operatorDefault func() bool // whether operatorAddress is the default
-	metricsAddress  string
-	storeTimeout    time.Duration
-	floods          flood.Limits
-	localKeys       int
-	sliceKeys       int
-	drainDelay      time.Duration
+	operatorDefault func() bool // whether the address of the operator port is the default
 	trustedProxies  []string
-	principal       string
-	trustRoutes     bool
-	legacyHeaders   bool
-	metricsDetail   string
 	adminTokenFile  string
-	observe         bool
-	console         bool
-	consoleDefault  func() bool // whether console is the default
+	consoleDefault  func() bool // whether Console is the default
 	logLevel        string
 	tls             tlsFlags
 }
@@ -83,41 +64,41 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.redisFiles.Key, "redis-key-file", "", "PEM file with the key of the client certificate for Redis")
 	flags.StringVar(&f.redisFiles.ServerName, "redis-server-name", "",
 		"name in the certificates of all Redis nodes and sentinels (default: the host of each connection, in a Cluster the host of the URL)")
-	flags.StringVar(&f.redisPrefix, "redis-prefix", "weir:", "prefix of every key in Redis")
-	flags.StringVar(&f.httpAddress, "http-address", ":8080", "address of the HTTP API; empty serves none")
-	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "address of the gRPC API; empty serves none")
+	flags.StringVar(&f.options.RedisPrefix, "redis-prefix", "weir:", "prefix of every key in Redis")
+	flags.StringVar(&f.options.HTTPAddress, "http-address", ":8080", "address of the HTTP API; empty serves none")
+	flags.StringVar(&f.options.GRPCAddress, "grpc-address", ":8081", "address of the gRPC API; empty serves none")
 	f.operatorDefault = func() bool { return !flags.Changed("operator-address") }
-	flags.StringVar(&f.operatorAddress, "operator-address", "127.0.0.1:8083",
+	flags.StringVar(&f.options.OperatorAddress, "operator-address", "127.0.0.1:8083",
 		"address of the operator port: the calls on the state of keys, for kubectl weir; beyond loopback only with --tls-cert-file; empty serves none")
-	flags.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of the metrics; empty serves none")
-	duration.Var(flags, &f.storeTimeout, "store-timeout", 50*time.Millisecond,
+	flags.StringVar(&f.options.MetricsAddress, "metrics-address", ":8082", "address of the metrics; empty serves none")
+	duration.Var(flags, &f.options.StoreTimeout, "store-timeout", 50*time.Millisecond,
 		"time that a decision waits for Redis; then the failureMode of each policy decides")
-	flags.Int64Var(&f.floods.PerMinute, "new-keys-per-minute", 100_000,
+	flags.Int64Var(&f.options.Floods.PerMinute, "new-keys-per-minute", 100_000,
 		"keys that each policy may begin in a minute in this process; further ones share a budget; 0 is unlimited")
-	flags.Int64Var(&f.floods.PerWindow, "new-keys-per-window", 2_000_000,
+	flags.Int64Var(&f.options.Floods.PerWindow, "new-keys-per-window", 2_000_000,
 		"keys started by each policy in this process whose state may exist at the same time; further ones share a budget; 0 is unlimited")
-	flags.IntVar(&f.localKeys, "local-keys", 1_000_000,
+	flags.IntVar(&f.options.LocalKeys, "local-keys", 1_000_000,
 		"keys of all policies that may have counters in memory: with failureMode Local, or without Redis; further keys of a policy share one budget")
-	flags.IntVar(&f.sliceKeys, "slices", slicecache.DefaultKeys,
+	flags.IntVar(&f.options.SliceKeys, "slices", slicecache.DefaultKeys,
 		"keys of policies with slices of which this process may have a slice at a time, hot ones first; 0 takes no slices")
-	duration.Var(flags, &f.drainDelay, "drain-delay", 0,
+	duration.Var(flags, &f.options.DrainDelay, "drain-delay", 0,
 		"how long a stopping process still accepts requests while /readyz fails")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies",
 		[]string{
 			"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7",
 		}, "networks of proxies whose forwarding headers are trusted")
-	flags.StringVar(&f.principal, "principal-header", "",
+	flags.StringVar(&f.options.Door.PrincipalHeader, "principal-header", "",
 		"header in which trusted proxies pass the authenticated user (default: none)")
-	flags.BoolVar(&f.trustRoutes, "trust-route-extensions", false,
+	flags.BoolVar(&f.options.Door.TrustRouteExtensions, "trust-route-extensions", false,
 		"let the context extension weir.route of ext_authz name the route; every configuration of a proxy that reaches Weir can then name any route")
-	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
-	flags.StringVar(&f.metricsDetail, "metrics-detail", string(engine.DetailPolicy),
+	flags.BoolVar(&f.options.Door.LegacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
+	flags.StringVar((*string)(&f.options.MetricsDetail), "metrics-detail", string(engine.DetailPolicy),
 		"detail of the metrics of decisions: Policy (labels policy and limit) or Namespace (both are empty)")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
 		"file with the token that authorizes reading and changing the state of keys (default: weir manager asks the API server, weir standalone rejects these calls)")
-	flags.BoolVar(&f.observe, "observe", true, "collect which keys are denied and blocked and how much each policy decides, for kubectl weir blocks and top")
+	flags.BoolVar(&f.options.Observe, "observe", true, "collect which keys are denied and blocked and how much each policy decides, for kubectl weir blocks and top")
 	f.consoleDefault = func() bool { return !flags.Changed("console") }
-	flags.BoolVar(&f.console, "console", f.guests, "serve the web console on the operator port, at /console")
+	flags.BoolVar(&f.options.Console, "console", f.options.ConsoleGuests, "serve the web console on the operator port, at /console")
 	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level to log: debug, info, warn or error")
 	f.tls.add(cmd)
 }
@@ -145,34 +126,34 @@ func (f *decisionFlags) readRedisURL() error {
 // validate rejects invalid values and flags that would be ignored.
 func (f *decisionFlags) validate() error {
 	var errs []error
-	if f.storeTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("--store-timeout %v: must be more than 0", f.storeTimeout))
+	if f.options.StoreTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("--store-timeout %v: must be more than 0", f.options.StoreTimeout))
 	}
-	if f.floods.PerMinute < 0 {
-		errs = append(errs, fmt.Errorf("--new-keys-per-minute %d: must not be negative", f.floods.PerMinute))
+	if f.options.Floods.PerMinute < 0 {
+		errs = append(errs, fmt.Errorf("--new-keys-per-minute %d: must not be negative", f.options.Floods.PerMinute))
 	}
-	if f.floods.PerWindow < 0 {
-		errs = append(errs, fmt.Errorf("--new-keys-per-window %d: must not be negative", f.floods.PerWindow))
+	if f.options.Floods.PerWindow < 0 {
+		errs = append(errs, fmt.Errorf("--new-keys-per-window %d: must not be negative", f.options.Floods.PerWindow))
 	}
-	if f.drainDelay < 0 {
-		errs = append(errs, fmt.Errorf("--drain-delay %v: must not be negative", f.drainDelay))
+	if f.options.DrainDelay < 0 {
+		errs = append(errs, fmt.Errorf("--drain-delay %v: must not be negative", f.options.DrainDelay))
 	}
-	if strings.ContainsAny(f.redisPrefix, "{}") {
-		errs = append(errs, fmt.Errorf("--redis-prefix %q: must not contain braces", f.redisPrefix))
+	if strings.ContainsAny(f.options.RedisPrefix, "{}") {
+		errs = append(errs, fmt.Errorf("--redis-prefix %q: must not contain braces", f.options.RedisPrefix))
 	}
 	if _, err := f.trustedNetworks(); err != nil {
 		errs = append(errs, err)
 	}
-	if strings.ContainsFunc(f.principal, isInvalidHeaderChar) {
-		errs = append(errs, fmt.Errorf("--principal-header %q: must be a header name", f.principal))
+	if strings.ContainsFunc(f.options.Door.PrincipalHeader, isInvalidHeaderChar) {
+		errs = append(errs, fmt.Errorf("--principal-header %q: must be a header name", f.options.Door.PrincipalHeader))
 	}
-	if d := engine.Detail(f.metricsDetail); d != engine.DetailPolicy && d != engine.DetailNamespace {
-		errs = append(errs, fmt.Errorf("--metrics-detail %q: must be Policy or Namespace", f.metricsDetail))
+	if d := f.options.MetricsDetail; d != engine.DetailPolicy && d != engine.DetailNamespace {
+		errs = append(errs, fmt.Errorf("--metrics-detail %q: must be Policy or Namespace", d))
 	}
 	errs = append(errs,
-		validateAddress("--http-address", f.httpAddress, ":8080"),
-		validateAddress("--grpc-address", f.grpcAddress, ":8081"),
-		validateAddress("--metrics-address", f.metricsAddress, ":8082"),
+		validateAddress("--http-address", f.options.HTTPAddress, ":8080"),
+		validateAddress("--grpc-address", f.options.GRPCAddress, ":8081"),
+		validateAddress("--metrics-address", f.options.MetricsAddress, ":8082"),
 		f.validateOperatorAddress(), f.tls.validate(), f.validateFiles(), f.validateKeys())
 	if _, err := f.logger(); err != nil {
 		errs = append(errs, err)
@@ -183,10 +164,10 @@ func (f *decisionFlags) validate() error {
 // validateKeys checks the numbers of keys.
 func (f *decisionFlags) validateKeys() error {
 	switch {
-	case f.localKeys < 1:
-		return fmt.Errorf("--local-keys %d: must be at least 1", f.localKeys)
-	case f.sliceKeys < 0:
-		return fmt.Errorf("--slices %d: must not be negative", f.sliceKeys)
+	case f.options.LocalKeys < 1:
+		return fmt.Errorf("--local-keys %d: must be at least 1", f.options.LocalKeys)
+	case f.options.SliceKeys < 0:
+		return fmt.Errorf("--slices %d: must not be negative", f.options.SliceKeys)
 	}
 	return nil
 }
@@ -194,14 +175,14 @@ func (f *decisionFlags) validateKeys() error {
 // validateOperatorAddress rejects a port in plain text that other machines can reach: it receives
 // tokens.
 func (f *decisionFlags) validateOperatorAddress() error {
-	if f.operatorAddress == "" && f.console && !f.consoleDefault() {
+	if f.options.OperatorAddress == "" && f.options.Console && !f.consoleDefault() {
 		return errors.New("--console: needs --operator-address")
 	}
-	if err := validateAddress("--operator-address", f.operatorAddress, "127.0.0.1:8083"); err != nil || f.operatorAddress == "" {
+	if err := validateAddress("--operator-address", f.options.OperatorAddress, "127.0.0.1:8083"); err != nil || f.options.OperatorAddress == "" {
 		return err
 	}
-	if host, _, err := net.SplitHostPort(f.operatorAddress); err == nil && !httpapi.IsLoopback(host) && f.tls.certFile == "" {
-		return fmt.Errorf("--operator-address %q: beyond loopback it needs --tls-cert-file and --tls-key-file", f.operatorAddress)
+	if host, _, err := net.SplitHostPort(f.options.OperatorAddress); err == nil && !httpapi.IsLoopback(host) && f.tls.CertFile == "" {
+		return fmt.Errorf("--operator-address %q: beyond loopback it needs --tls-cert-file and --tls-key-file", f.options.OperatorAddress)
 	}
 	return nil
 }
@@ -213,7 +194,7 @@ func (f *decisionFlags) validateFiles() error {
 		fileFlag{"--redis-username-file", r.Username}, fileFlag{"--redis-password-file", r.Password},
 		fileFlag{"--redis-sentinel-username-file", r.SentinelUsername}, fileFlag{"--redis-sentinel-password-file", r.SentinelPassword},
 		fileFlag{"--redis-ca-file", r.CA}, fileFlag{"--redis-cert-file", r.Cert}, fileFlag{"--redis-key-file", r.Key},
-		fileFlag{"--tls-cert-file", f.tls.certFile}, fileFlag{"--tls-key-file", f.tls.keyFile}, fileFlag{"--client-ca-file", f.tls.clientCAFile},
+		fileFlag{"--tls-cert-file", f.tls.CertFile}, fileFlag{"--tls-key-file", f.tls.KeyFile}, fileFlag{"--client-ca-file", f.tls.ClientCAFile},
 	)
 }
 
@@ -236,78 +217,43 @@ func isInvalidHeaderChar(c rune) bool {
 	return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 }
 
-// endpointOptions returns the options of the endpoint, without its Redis. stop exports
-// the remaining spans; call it at the end of the process.
-func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.Options, stop func(), err error) {
-	logger, err := f.logger()
+// complete sets the options that the flags do not set themselves, except Redis. stop exports the
+// remaining spans; call it at the end of the process.
+func (f *decisionFlags) complete(ctx context.Context) (stop func(), err error) {
+	o := &f.options
+	if o.Logger, err = f.logger(); err != nil {
+		return nil, err
+	}
+	tuneMemory(o.Logger)
+	if o.Door.TrustedProxies, err = f.trustedNetworks(); err != nil {
+		return nil, err
+	}
+	if o.TLS, err = f.tls.load(o.Logger); err != nil {
+		return nil, err
+	}
+	if o.Authorizer, err = f.authorizer(); err != nil {
+		return nil, err
+	}
+	spans, err := tracing.FromEnvironment(ctx, version, o.Logger)
 	if err != nil {
-		return options, nil, err
-	}
-	tuneMemory(logger)
-	networks, err := f.trustedNetworks()
-	if err != nil {
-		return options, nil, err
-	}
-	certificates, err := f.tls.load(logger)
-	if err != nil {
-		return options, nil, err
-	}
-	authorizer, err := f.authorizer()
-	if err != nil {
-		return options, nil, err
-	}
-	spans, err := tracing.FromEnvironment(ctx, version, logger)
-	if err != nil {
-		return options, nil, err
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(newBuildInfo())
-	if f.redisCommand != "" {
-		if f.redisFiles.Command, err = redisclient.NewCredentialsCommand(ctx, f.redisCommand, logger, registry); err != nil {
-			return options, nil, fmt.Errorf("--redis-credentials-command: %w", err)
-		}
-	}
-	expiry := tlsfiles.NewExpiry(registry)
-	if certificates != nil {
-		expiry.Add("server", certificates.Expires)
-	}
-	options = endpoint.Options{
-		RedisPrefix:      f.redisPrefix,
-		LocalKeys:        f.localKeys,
-		SliceKeys:        f.sliceKeys,
-		HTTPAddress:      f.httpAddress,
-		GRPCAddress:      f.grpcAddress,
-		OperatorAddress:  f.operatorAddress,
-		OperatorOptional: f.operatorDefault(),
-		MetricsAddress:   f.metricsAddress,
-		TLS:              certificates,
-		Expiry:           expiry,
-		Version:          version,
-		Door: limiter.DoorOptions{
-			TrustedProxies:  networks,
-			PrincipalHeader: f.principal,
-			LegacyHeaders:   f.legacyHeaders,
-
-			TrustRouteExtensions: f.trustRoutes,
-		},
-		Authorizer:   authorizer,
-		StoreTimeout: f.storeTimeout,
-		Floods:       f.floods,
-		DrainDelay:   f.drainDelay,
-		Observe:      f.observe,
-
-		Console:       f.console,
-		ConsoleGuests: f.guests,
-
-		Logger:   logger,
-		Registry: registry,
-
-		MetricsDetail: engine.Detail(f.metricsDetail),
+		return nil, err
 	}
 	if spans != nil {
-		options.Tracer, options.Propagator = spans.Provider, spans.Propagator
+		o.Tracer, o.Propagator = spans.Provider, spans.Propagator
 	}
-	return options, func() { _ = spans.Close(ctx) }, nil // its errors are logged
+	o.Registry = prometheus.NewRegistry()
+	o.Registry.MustRegister(newBuildInfo())
+	if f.redisCommand != "" {
+		if f.redisFiles.Command, err = redisclient.NewCredentialsCommand(ctx, f.redisCommand, o.Logger, o.Registry); err != nil {
+			return nil, fmt.Errorf("--redis-credentials-command: %w", err)
+		}
+	}
+	o.Expiry = tlsfiles.NewExpiry(o.Registry)
+	if o.TLS != nil {
+		o.Expiry.Add("server", o.TLS.Expires)
+	}
+	o.Version, o.OperatorOptional = version, f.operatorDefault()
+	return func() { _ = spans.Close(ctx) }, nil // its errors are logged
 }
 
 // authorizer returns the authorizer of --admin-token-file, or nil.

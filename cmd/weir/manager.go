@@ -19,7 +19,6 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/duration"
-	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/manager"
 )
 
@@ -28,17 +27,10 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 type managerFlags struct {
 	decisionFlags
-	kubeconfig   string
-	controllers  bool
-	decisions    bool
-	tenancy      string
-	namespaces   manager.Namespaces
-	installation string
-	formerName   string
-	replica      string
-	budgets      plan.Budgets
-	lease        manager.LeaseOptions
-	webhook      webhookFlags
+	manager.Options
+	kubeconfig string
+	budgets    map[string]*int // by flag
+	webhook    webhookFlags
 }
 
 func newManagerCommand() *cobra.Command {
@@ -58,23 +50,23 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	flags := cmd.Flags()
 	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters and plans: "+redisSchemes+" (required, unless --redis-url-file)")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, or the service account of the pod)")
-	flags.BoolVar(&f.controllers, "controllers", true, "publish the policies of the cluster while this process is the leader")
-	flags.BoolVar(&f.decisions, "decisions", true, "answer checks")
-	flags.StringVar(&f.tenancy, "tenancy", string(compile.TenancyNamespace),
+	flags.BoolVar(&f.Controllers, "controllers", true, "publish the policies of the cluster while this process is the leader")
+	flags.BoolVar(&f.Decisions, "decisions", true, "answer checks")
+	flags.StringVar((*string)(&f.Tenancy), "tenancy", string(compile.TenancyNamespace),
 		"what policies may match: Namespace (only what the annotations of their namespace grant) or Cluster (everything)")
-	flags.StringSliceVar(&f.namespaces.Watched, "watch-namespaces", nil,
+	flags.StringSliceVar(&f.Namespaces.Watched, "watch-namespaces", nil,
 		"namespaces whose policies are enforced; Roles in them suffice as permissions (default: all)")
-	flags.StringSliceVar(&f.namespaces.Excluded, "exclude-namespaces", nil, "namespaces whose policies are not enforced")
-	flags.StringVar(&f.installation, "installation", "",
+	flags.StringSliceVar(&f.Namespaces.Excluded, "exclude-namespaces", nil, "namespaces whose policies are not enforced")
+	flags.StringVar(&f.Installation, "installation", "",
 		"name of this installation, shared by its processes (default: the UID of the Lease's namespace and the name of the Lease)")
-	flags.StringVar(&f.formerName, "installation-was", "",
+	flags.StringVar(&f.InstallationWas, "installation-was", "",
 		"former name of this installation, whose plans its processes accept while the new name rolls out")
-	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique among the live ones (default: host name and process ID)")
-	flags.StringVar(&f.lease.Namespace, "lease-namespace", "", "namespace of the Lease (default: the namespace of the pod, or default)")
-	flags.StringVar(&f.lease.Name, "lease-name", "weir-manager", "name of the Lease; installations in one namespace need different names")
-	duration.Var(flags, &f.lease.Duration, "lease-duration", 15*time.Second, "how long candidates wait after the leader's last renewal before they take over")
-	duration.Var(flags, &f.lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader that cannot renew the Lease keeps leading")
-	duration.Var(flags, &f.lease.RetryPeriod, "lease-retry-period", 2*time.Second, "time between attempts to acquire or renew the Lease")
+	flags.StringVar(&f.Replica, "replica", "", "name of this replica, unique among the live ones (default: host name and process ID)")
+	flags.StringVar(&f.Lease.Namespace, "lease-namespace", "", "namespace of the Lease (default: the namespace of the pod, or default)")
+	flags.StringVar(&f.Lease.Name, "lease-name", "weir-manager", "name of the Lease; installations in one namespace need different names")
+	duration.Var(flags, &f.Lease.Duration, "lease-duration", 15*time.Second, "how long candidates wait after the leader's last renewal before they take over")
+	duration.Var(flags, &f.Lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader that cannot renew the Lease keeps leading")
+	duration.Var(flags, &f.Lease.RetryPeriod, "lease-retry-period", 2*time.Second, "time between attempts to acquire or renew the Lease")
 	f.addBudgets(flags)
 	f.webhook.add(cmd)
 	return cmd
@@ -82,18 +74,20 @@ server: they continue while it is down, even in a process that starts meanwhile.
 
 // addBudgets adds the flags that bound the published records. TestBudgetsFitIntoMemory adds their defaults.
 func (f *managerFlags) addBudgets(flags *pflag.FlagSet) {
+	f.budgets = map[string]*int{}
 	add := func(target *int, name string, value int, meaning, rejected string) {
+		f.budgets[name] = target
 		flags.IntVar(target, name, value, meaning+"; "+rejected+" that needs more is not accepted; 0 is unlimited")
 	}
-	add(&f.budgets.Namespace.Policies, "max-namespace-policies", 1_000, "published policies of a namespace", "a policy")
-	add(&f.budgets.Namespace.Bytes, "max-namespace-plan-bytes", 16<<20, "memory of the published plans of a namespace in each replica, in bytes", "a policy")
-	add(&f.budgets.Namespace.KeyBytes, "max-namespace-key-bytes", 40<<20, "memory of the published key groups of a namespace in each replica, in bytes", "a key group")
-	add(&f.budgets.Namespace.Exceptions, "max-namespace-exceptions", 1_000, "exceptions of a namespace that have not ended", "an exception")
-	add(&f.budgets.Namespace.ExceptionBytes, "max-namespace-exception-bytes", 16<<20, "memory of the exceptions of a namespace in each replica, in bytes", "an exception")
-	add(&f.budgets.Total.Policies, "max-policies", 20_000, "published policies of all namespaces", "a policy")
-	add(&f.budgets.Total.Bytes, "max-plan-bytes", 216<<20, "memory of the published plans of all namespaces in each replica, in bytes", "a policy")
-	add(&f.budgets.Total.KeyBytes, "max-key-bytes", 80<<20, "memory of the published key groups of all namespaces in each replica, in bytes", "a key group")
-	add(&f.budgets.Total.ExceptionBytes, "max-exception-bytes", 48<<20, "memory of the exceptions of all namespaces in each replica, in bytes", "an exception")
+	add(&f.Budgets.Namespace.Policies, "max-namespace-policies", 1_000, "published policies of a namespace", "a policy")
+	add(&f.Budgets.Namespace.Bytes, "max-namespace-plan-bytes", 16<<20, "memory of the published plans of a namespace in each replica, in bytes", "a policy")
+	add(&f.Budgets.Namespace.KeyBytes, "max-namespace-key-bytes", 40<<20, "memory of the published key groups of a namespace in each replica, in bytes", "a key group")
+	add(&f.Budgets.Namespace.Exceptions, "max-namespace-exceptions", 1_000, "exceptions of a namespace that have not ended", "an exception")
+	add(&f.Budgets.Namespace.ExceptionBytes, "max-namespace-exception-bytes", 16<<20, "memory of the exceptions of a namespace in each replica, in bytes", "an exception")
+	add(&f.Budgets.Total.Policies, "max-policies", 20_000, "published policies of all namespaces", "a policy")
+	add(&f.Budgets.Total.Bytes, "max-plan-bytes", 216<<20, "memory of the published plans of all namespaces in each replica, in bytes", "a policy")
+	add(&f.Budgets.Total.KeyBytes, "max-key-bytes", 80<<20, "memory of the published key groups of all namespaces in each replica, in bytes", "a key group")
+	add(&f.Budgets.Total.ExceptionBytes, "max-exception-bytes", 48<<20, "memory of the exceptions of all namespaces in each replica, in bytes", "an exception")
 }
 
 func (f *managerFlags) run(ctx context.Context) error {
@@ -103,45 +97,32 @@ func (f *managerFlags) run(ctx context.Context) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	endpoint, stop, err := f.endpointOptions(ctx)
+	stop, err := f.complete(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if f.replica == "" {
-		if f.replica, err = replicaName(); err != nil {
+	if f.Replica == "" {
+		if f.Replica, err = replicaName(); err != nil {
 			return err
 		}
 	}
-	f.lease.Identity = f.replica
-	if f.lease.Namespace == "" {
-		f.lease.Namespace = ownNamespace()
+	f.Lease.Identity = f.Replica
+	if f.Lease.Namespace == "" {
+		f.Lease.Namespace = ownNamespace()
 	}
-	options := manager.Options{
-		Options:         endpoint,
-		RedisURL:        f.redisURL,
-		RedisFiles:      f.redisFiles,
-		Controllers:     f.controllers,
-		Decisions:       f.decisions,
-		Tenancy:         compile.Tenancy(f.tenancy),
-		Namespaces:      f.namespaces,
-		Budgets:         f.budgets,
-		Lease:           f.lease,
-		Webhook:         f.webhook.options(f.lease.Namespace, f.drainDelay),
-		Installation:    f.installation,
-		InstallationWas: f.formerName,
-		Replica:         f.replica,
-	}
+	f.Options.Options, f.RedisURL, f.RedisFiles = f.options, f.redisURL, f.redisFiles
+	f.Webhook = f.webhook.options(f.Lease.Namespace, f.DrainDelay)
 	// Decisions alone work without an API server; the calls on state are then disabled.
-	options.Config, err = f.restConfig()
+	f.Config, err = f.restConfig()
 	switch {
-	case clientcmd.IsEmptyConfig(err) && f.controllers:
+	case clientcmd.IsEmptyConfig(err) && f.Controllers:
 		return errors.New("--kubeconfig: no API server is configured; set --kubeconfig or the variable KUBECONFIG to a kubeconfig file, " +
 			"or enforce policies from files with weir standalone")
 	case err != nil && !clientcmd.IsEmptyConfig(err):
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
-	return manager.Run(ctx, options)
+	return manager.Run(ctx, f.Options)
 }
 
 // replicaName returns the default name of this process among the replicas.
@@ -155,18 +136,18 @@ func (f *managerFlags) validate() error {
 	if f.redisURL == "" {
 		errs = append(errs, errors.New("--redis-url: is required, or --redis-url-file"))
 	}
-	if !f.controllers && !f.decisions {
+	if !f.Controllers && !f.Decisions {
 		errs = append(errs, errors.New("--controllers=false --decisions=false: at least one must be true"))
 	}
-	if t := compile.Tenancy(f.tenancy); t != compile.TenancyNamespace && t != compile.TenancyCluster {
-		errs = append(errs, fmt.Errorf("--tenancy %q: must be Namespace or Cluster", f.tenancy))
+	if t := f.Tenancy; t != compile.TenancyNamespace && t != compile.TenancyCluster {
+		errs = append(errs, fmt.Errorf("--tenancy %q: must be Namespace or Cluster", t))
 	}
-	if err := f.namespaces.Validate(); err != nil {
+	if err := f.Namespaces.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--watch-namespaces, --exclude-namespaces: %w", err))
 	}
 	errs = append(errs, f.validateBudgets())
 	errs = append(errs, f.webhook.validate())
-	if err := f.lease.Validate(); err != nil {
+	if err := f.Lease.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--lease-duration, --lease-renew-deadline, --lease-retry-period: %w", err))
 	}
 	return errors.Join(append(errs, f.validateNames())...)
@@ -174,17 +155,17 @@ func (f *managerFlags) validate() error {
 
 func (f *managerFlags) validateNames() error {
 	var errs []error
-	for flag, name := range map[string]string{"--replica": f.replica, "--installation": f.installation, "--installation-was": f.formerName} {
+	for flag, name := range map[string]string{"--replica": f.Replica, "--installation": f.Installation, "--installation-was": f.InstallationWas} {
 		if strings.Contains(name, "/") {
 			errs = append(errs, fmt.Errorf("%s %q: must not contain slashes", flag, name))
 		}
 	}
-	for _, problem := range validation.IsDNS1123Subdomain(f.lease.Name) {
-		errs = append(errs, fmt.Errorf("--lease-name %q: %s", f.lease.Name, problem))
+	for _, problem := range validation.IsDNS1123Subdomain(f.Lease.Name) {
+		errs = append(errs, fmt.Errorf("--lease-name %q: %s", f.Lease.Name, problem))
 	}
-	if f.lease.Namespace != "" {
-		for _, problem := range validation.IsDNS1123Label(f.lease.Namespace) {
-			errs = append(errs, fmt.Errorf("--lease-namespace %q: %s", f.lease.Namespace, problem))
+	if f.Lease.Namespace != "" {
+		for _, problem := range validation.IsDNS1123Label(f.Lease.Namespace) {
+			errs = append(errs, fmt.Errorf("--lease-namespace %q: %s", f.Lease.Namespace, problem))
 		}
 	}
 	return errors.Join(errs...)
@@ -192,15 +173,9 @@ func (f *managerFlags) validateNames() error {
 
 func (f *managerFlags) validateBudgets() error {
 	var errs []error
-	for flag, value := range map[string]int{
-		"--max-namespace-policies": f.budgets.Namespace.Policies, "--max-namespace-plan-bytes": f.budgets.Namespace.Bytes,
-		"--max-namespace-exceptions": f.budgets.Namespace.Exceptions, "--max-namespace-exception-bytes": f.budgets.Namespace.ExceptionBytes,
-		"--max-policies": f.budgets.Total.Policies, "--max-plan-bytes": f.budgets.Total.Bytes,
-		"--max-namespace-key-bytes": f.budgets.Namespace.KeyBytes, "--max-key-bytes": f.budgets.Total.KeyBytes,
-		"--max-exception-bytes": f.budgets.Total.ExceptionBytes,
-	} {
-		if value < 0 {
-			errs = append(errs, fmt.Errorf("%s %d: must not be negative", flag, value))
+	for flag, value := range f.budgets {
+		if *value < 0 {
+			errs = append(errs, fmt.Errorf("--%s %d: must not be negative", flag, *value))
 		}
 	}
 	return errors.Join(errs...)

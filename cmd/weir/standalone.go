@@ -12,21 +12,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/standalone"
 )
 
 type standaloneFlags struct {
 	decisionFlags
-	policies []string
-	replicas int
+	standalone.Options
 }
 
 // maxReplicas is the largest number of replicas; more would not share one Redis.
 const maxReplicas = 1000
 
 func newStandaloneCommand() *cobra.Command {
-	f := &standaloneFlags{decisionFlags: decisionFlags{guests: true}}
+	f := &standaloneFlags{decisionFlags: decisionFlags{options: endpoint.Options{ConsoleGuests: true}}}
 	cmd := &cobra.Command{
 		Use:   "standalone --policies DIR",
 		Short: "Enforce policies from files, without Kubernetes",
@@ -42,8 +42,8 @@ every file must be valid, and there must be a policy.`,
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters: "+redisSchemes+" (default: count in memory)")
-	flags.StringSliceVar(&f.policies, "policies", nil, "folder with policy files, also in folders below; may be repeated (required)")
-	flags.IntVar(&f.replicas, "replicas", 1, "number of processes that share Redis: while Redis does not answer, failureMode Local divides the limits by it")
+	flags.StringSliceVar(&f.Policies, "policies", nil, "folder with policy files, also in folders below; may be repeated (required)")
+	flags.IntVar(&f.Replicas, "replicas", 1, "number of processes that share Redis: while Redis does not answer, failureMode Local divides the limits by it")
 	return cmd
 }
 
@@ -54,24 +54,19 @@ func (f *standaloneFlags) run(ctx context.Context, out io.Writer) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	options, stop, err := f.endpointOptions(ctx)
+	stop, err := f.complete(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
+	f.Options.Options, f.RedisURL, f.RedisFiles = f.options, f.redisURL, f.redisFiles
 	// The manager gets these collectors from controller-runtime.
-	options.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if options.ReplicaName, err = replicaName(); err != nil {
+	f.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if f.ReplicaName, err = replicaName(); err != nil {
 		return err
 	}
-	options.OnConsole = func(url string) { _, _ = fmt.Fprintln(out, "Console: "+url) }
-	e, err := standalone.New(ctx, standalone.Options{
-		Options:    options,
-		Policies:   f.policies,
-		RedisURL:   f.redisURL,
-		RedisFiles: f.redisFiles,
-		Replicas:   f.replicas,
-	})
+	f.OnConsole = func(url string) { _, _ = fmt.Fprintln(out, "Console: "+url) }
+	e, err := standalone.New(ctx, f.Options)
 	if err != nil {
 		return err
 	}
@@ -80,11 +75,11 @@ func (f *standaloneFlags) run(ctx context.Context, out io.Writer) error {
 
 func (f *standaloneFlags) validate() error {
 	errs := []error{f.decisionFlags.validate()}
-	if len(f.policies) == 0 {
+	if len(f.Policies) == 0 {
 		errs = append(errs, errors.New("--policies: at least one folder is required"))
 	}
-	if f.replicas < 1 || f.replicas > maxReplicas {
-		errs = append(errs, fmt.Errorf("--replicas %d: must be 1..%d", f.replicas, maxReplicas))
+	if f.Replicas < 1 || f.Replicas > maxReplicas {
+		errs = append(errs, fmt.Errorf("--replicas %d: must be 1..%d", f.Replicas, maxReplicas))
 	}
 	if f.redisURL == "" && (f.redisFiles != (redisclient.Files{}) || f.redisCommand != "") {
 		errs = append(errs, errors.New("--redis-credentials-command, --redis-*-file, --redis-server-name: need --redis-url or --redis-url-file"))
