@@ -5,7 +5,6 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -30,17 +29,10 @@ func sum(numbers []int64) (total int64) {
 	return total
 }
 
-// top serves GET /v1/top.
-func (h *Handler) top(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, h.requireObserver(), func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
-		return h.listTop(ctx, q.Scope, rights)
-	})
-}
-
-// listTop returns the keys that are denied most often, of the policies that the caller may list.
-func (h *Handler) listTop(ctx context.Context, s limiter.Scope, rights *listRights) (*httptypes.TopList, error) {
+// top returns the keys with the most denials, for GET /v1/top.
+func (h *Handler) top(ctx context.Context, q listQuery, rights *listRights) (any, error) {
 	out, snapshot := &httptypes.TopList{Policies: []httptypes.TopPolicy{}}, h.Engine.Snapshot()
-	activity, err := h.visible(ctx, s, rights, &out.Reports, func(p *limiter.PolicyActivity, reveal bool) {
+	activity, err := h.visible(ctx, q.Scope, rights, &out.Reports, func(p *limiter.PolicyActivity, reveal bool) {
 		of := snapshot.Lookup(p.Policy)
 		policy := httptypes.TopPolicy{Policy: p.Policy, Mode: modeOf(of), Keys: []httptypes.TopKey{}, Unlisted: p.Unlisted, Seconds: p.Seconds}
 		if p.Rates != nil {
@@ -90,17 +82,10 @@ func samplesOf(r *limiter.Rates) httptypes.RateSamples {
 	return httptypes.RateSamples{Allowed: r.Allowed, Denied: r.Denied, ShadowDenied: r.ShadowDenied}
 }
 
-// rates serves GET /v1/rates.
-func (h *Handler) rates(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, h.requireObserver(), func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
-		return h.listRates(ctx, q.Scope, rights)
-	})
-}
-
-// listRates returns the decisions of the last hour.
-func (h *Handler) listRates(ctx context.Context, s limiter.Scope, rights *listRights) (*httptypes.RateList, error) {
+// rates returns the decisions of the last hour, for GET /v1/rates.
+func (h *Handler) rates(ctx context.Context, q listQuery, rights *listRights) (any, error) {
 	out := &httptypes.RateList{PeriodSeconds: int(limiter.RatePeriod / time.Second), Policies: []httptypes.PolicyRate{}}
-	activity, err := h.visible(ctx, s, rights, &out.Reports, func(p *limiter.PolicyActivity, _ bool) {
+	activity, err := h.visible(ctx, q.Scope, rights, &out.Reports, func(p *limiter.PolicyActivity, _ bool) {
 		if p.Rates != nil {
 			out.Policies = append(out.Policies, httptypes.PolicyRate{Policy: p.Policy, RateSamples: samplesOf(p.Rates)})
 		}

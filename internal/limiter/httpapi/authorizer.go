@@ -97,36 +97,55 @@ func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ strin
 	return Caller{User: "admin"}, nil
 }
 
-// bearerToken returns the token of the request, or answers with an error. It runs before the
-// rest of the request is read. A token sent in plain text from another host is rejected
-// unread. The address of the connection decides, not a header.
-func (h *Handler) bearerToken(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
-	if r.TLS == nil && !fromLoopback(r) {
-		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "Tokens are accepted only over TLS or from loopback."})
-		return "", false
-	}
-	// If the header is repeated, a proxy may have verified another token than Weir would.
-	if values := r.Header.Values("Authorization"); len(values) == 1 {
-		scheme, rest, _ := strings.Cut(values[0], " ")
-		if token = strings.TrimLeft(rest, " "); strings.EqualFold(scheme, "Bearer") && token != "" {
-			return token, true
+// withToken serves a path for the bearer of the token in the request. The token is read before the rest of
+// the request. A token sent in plain text from another host is rejected unread. The address of the connection
+// decides, not a header.
+func (h *Handler) withToken(serve func(w http.ResponseWriter, r *http.Request, token string) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil && !fromLoopback(r) {
+			writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "Tokens are accepted only over TLS or from loopback."})
+			return
+		}
+		token := bearerToken(r)
+		if token == "" {
+			h.writeTokenError(w, r, ErrUnauthenticated)
+			return
+		}
+		if err := serve(w, r, token); err != nil {
+			h.writeStateError(w, r, err)
 		}
 	}
-	h.writeTokenError(w, r, ErrUnauthenticated)
-	return "", false
 }
 
-// authorizeVerb returns the caller with the token if it has the verb on the policy, or answers
-// with an error. It runs before the policy is looked up, so that unauthorized callers cannot
-// find out which policies exist.
-func (h *Handler) authorizeVerb(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (caller Caller, ok bool) {
-	namespace, name := plan.SplitID(policy)
-	caller, err := h.Authorizer.Authorize(r.Context(), token, verb, namespace, name)
-	if err != nil {
-		h.writeTokenError(w, r, err)
-		return Caller{}, false
+// bearerToken returns the token of the request, "" without one.
+func bearerToken(r *http.Request) string {
+	// If the header is repeated, a proxy may have verified another token than Weir would.
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return ""
 	}
-	return caller, true
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimLeft(token, " ")
+}
+
+// tokenError is an error of the Authorizer.
+type tokenError struct{ cause error }
+
+// Error implements error.
+func (e *tokenError) Error() string { return e.cause.Error() }
+
+// authorizeVerb returns the caller with the token if it has the verb on the policy, else a tokenError. It runs before
+// the policy is looked up, so that unauthorized callers cannot find out which policies exist.
+func (h *Handler) authorizeVerb(ctx context.Context, token string, verb Verb, policy string) (Caller, error) {
+	namespace, name := plan.SplitID(policy)
+	caller, err := h.Authorizer.Authorize(ctx, token, verb, namespace, name)
+	if err != nil {
+		return Caller{}, &tokenError{err}
+	}
+	return caller, nil
 }
 
 func (h *Handler) writeTokenError(w http.ResponseWriter, r *http.Request, err error) {

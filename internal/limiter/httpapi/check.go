@@ -44,19 +44,22 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 
 // readRequest reads the body into the request, or answers with an error and releases the request.
 func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request, q *request, decode func(q *request, body []byte) error) bool {
+	err := decodeBody(w, r, func(body []byte) error { return decode(q, body) })
+	if err != nil {
+		h.writeCheckError(w, r, q, h.answerOptions(), err)
+		q.release()
+	}
+	return err == nil
+}
+
+// decodeBody reads and decodes the body.
+func decodeBody(w http.ResponseWriter, r *http.Request, decode func(body []byte) error) error {
 	body := takeBody()
 	defer releaseBody(body)
 	if _, err := body.ReadFrom(limitBody(w, r)); err != nil {
-		writeBodyError(w, err)
-		q.release()
-		return false
+		return bodyFailure(err)
 	}
-	if err := decode(q, body.Bytes()); err != nil {
-		h.writeCheckError(w, r, q, h.answerOptions(), err)
-		q.release()
-		return false
-	}
-	return true
+	return decode(body.Bytes())
 }
 
 // limitBody returns the body, of which at most maxBody bytes can be read. The server reads no
@@ -71,32 +74,41 @@ func limitBody(w http.ResponseWriter, r *http.Request) io.Reader {
 // decide answers the check.
 func (h *Handler) decide(w http.ResponseWriter, r *http.Request, q *request, o answerOptions) {
 	decision, err := h.Engine.Decide(r.Context(), &q.check)
+	h.writeOutcome(w, r, q, o, decision, err)
+}
+
+// writeOutcome answers with the decision, or with the error in its place.
+func (h *Handler) writeOutcome(w http.ResponseWriter, r *http.Request, q *request, o answerOptions, d *limiter.Decision, err error) {
 	if err != nil {
 		h.writeCheckError(w, r, q, o, err)
 		return
 	}
-	writeDecision(w, decision, o.Options)
-	if decision.Degraded == "" {
+	writeDecision(w, d, o.Options)
+	// After an error of Redis, a call that is still in flight may read the request.
+	if d.Degraded == "" {
 		q.release()
 	}
 }
 
-// writeBodyError answers a request whose body could not be read.
-func writeBodyError(w http.ResponseWriter, err error) {
+// bodyFailure is the failure of a body that could not be read.
+func bodyFailure(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		writeProblem(w, http.StatusRequestEntityTooLarge, answer.Problem{
+		return &failure{http.StatusRequestEntityTooLarge, answer.Problem{
 			Code:   codeBodyTooLarge,
 			Detail: fmt.Sprintf("The body is larger than %d bytes.", maxBody),
-		})
-		return
+		}}
 	}
-	writeProblem(w, http.StatusBadRequest, answer.Problem{Code: answer.CodeInvalidRequest, Detail: "The body could not be read."})
+	return &failure{http.StatusBadRequest, answer.Problem{Code: answer.CodeInvalidRequest, Detail: "The body could not be read."}}
 }
 
 // writeCheckError answers a check that was not decided.
 func (h *Handler) writeCheckError(w http.ResponseWriter, r *http.Request, q *request, o answerOptions, err error) {
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
 		writeProblem(w, http.StatusBadRequest, answer.InvalidRequest(invalid))
+		return
+	}
+	if failed, ok := errors.AsType[*failure](err); ok {
+		writeProblem(w, failed.status, failed.problem)
 		return
 	}
 	if unknown, ok := errors.AsType[*limiter.UnknownPolicyError](err); ok {

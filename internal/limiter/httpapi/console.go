@@ -28,24 +28,20 @@ func (h *Handler) serveConsole() {
 	}}
 	h.routes[pathConsole] = route{serve: h.Console.ServeHTTP}
 	if h.Authorizer != nil {
-		h.routes[pathCode] = route{methods: []string{http.MethodPost}, serve: h.consoleCode}
+		h.routes[pathCode] = route{methods: []string{http.MethodPost}, serve: h.withToken(h.consoleCode)}
 	}
 }
 
 // consoleCode serves POST /v1/console. Every valid token gets a code, since it has the rights of
 // the calls that the console makes with it.
-func (h *Handler) consoleCode(w http.ResponseWriter, r *http.Request) {
-	token, ok := h.bearerToken(w, r)
-	if !ok {
-		return
-	}
+func (h *Handler) consoleCode(w http.ResponseWriter, r *http.Request, token string) error {
 	if _, err := h.Authorizer.Authorize(r.Context(), token, VerbList, "", ""); err != nil && !errors.Is(err, ErrForbidden) {
-		h.writeTokenError(w, r, err)
-		return
+		return &tokenError{err}
 	}
 	path, valid := h.Console.NewCode(token, claimedUser(r))
 	w.Header().Set("Cache-Control", "no-store")
 	writeJSON(w, http.StatusOK, answer.TypeJSON, httptypes.ConsoleLink{Path: path, ExpiresInSeconds: int(valid / time.Second)})
+	return nil
 }
 
 // claimedUser returns the name by which the caller wants to be logged, "" without one.

@@ -20,59 +20,43 @@ import (
 const maxNamespaces = 20
 
 // explain serves POST /v1/explain. Its body is the body of a check.
-func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
-	token, ok := h.bearerToken(w, r)
-	if !ok {
-		return
-	}
-	body := takeBody()
-	defer releaseBody(body)
-	if _, err := body.ReadFrom(limitBody(w, r)); err != nil {
-		writeBodyError(w, err)
-		return
-	}
+func (h *Handler) explain(w http.ResponseWriter, r *http.Request, token string) error {
 	q := newRequest()
-	if err := q.decode(body.Bytes()); err != nil {
-		h.writeCheckError(w, r, q, h.answerOptions(), err)
-		q.release()
-		return
+	if !h.readRequest(w, r, q, (*request).decode) {
+		return nil
 	}
 	rights, err := NewReadRights(r.Context(), h.Authorizer, token, VerbInspect)
 	if err == nil {
 		err = rights.requireNamed(r.Context(), q.check.Policies)
 	}
 	if err != nil {
-		h.writeTokenError(w, r, err)
-		return
+		return &tokenError{err}
 	}
-	h.writeExplanation(w, r, q, rights)
+	return h.writeExplanation(w, r, q, rights)
 }
 
 // writeExplanation answers with the explanation of the check.
-func (h *Handler) writeExplanation(w http.ResponseWriter, r *http.Request, q *request, rights *ReadRights) {
+func (h *Handler) writeExplanation(w http.ResponseWriter, r *http.Request, q *request, rights *ReadRights) error {
 	x, err := h.State.Explain(r.Context(), &q.check)
 	if errors.Is(err, limiter.ErrExplaining) {
-		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
-			Code: codeUnavailable, Detail: "Another request is being explained.", RetryAfter: 1,
-		})
-		return
+		return busy("Another request is being explained.")
 	}
 	if err != nil {
 		h.writeCheckError(w, r, q, h.answerOptions(), err)
-		return
+		return nil
 	}
 	if len(q.check.Policies) == 0 {
 		x.NearMisses = h.addUnpublished(x.NearMisses)
 	}
 	out, err := explanationOf(r.Context(), x, rights)
 	if err != nil {
-		h.writeTokenError(w, r, err)
-		return
+		return &tokenError{err}
 	}
 	writeJSON(w, http.StatusOK, answer.TypeJSON, out)
 	if x.Decision.Degraded == "" {
 		q.release()
 	}
+	return nil
 }
 
 // addUnpublished adds the policies that the leader reports as not Ready and that have no plan.

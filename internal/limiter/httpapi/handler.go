@@ -149,19 +149,19 @@ func New(o Options) *Handler {
 		pathOpenAPI:   {methods: read, serve: h.openAPI},
 	}
 	if h.State != nil && h.Authorizer != nil {
-		h.routes[pathState] = route{methods: read, serve: h.inspect}
-		h.routes[pathReset] = route{methods: write, serve: h.reset}
-		h.routes[pathBlock] = route{methods: write, serve: h.block}
-		h.routes[pathUnblock] = route{methods: write, serve: h.unblock}
-		h.routes[pathExplain] = route{methods: write, serve: h.explain}
-		h.routes[pathPlan] = route{methods: read, serve: h.plan}
-		h.routes[pathBlocks] = route{methods: read, serve: h.blocks}
-		h.routes[pathTop] = route{methods: read, serve: h.top}
-		h.routes[pathRates] = route{methods: read, serve: h.rates}
-		h.routes[pathKeys] = route{methods: read, serve: h.keys}
-		h.routes[pathTargets] = route{methods: read, serve: h.targets}
+		h.routes[pathState] = route{methods: read, serve: h.withToken(h.inspect)}
+		h.routes[pathReset] = route{methods: write, serve: h.change(VerbReset, "Reset a key", h.reset)}
+		h.routes[pathBlock] = route{methods: write, serve: h.change(VerbBlock, "Blocked a key", h.block)}
+		h.routes[pathUnblock] = route{methods: write, serve: h.change(VerbUnblock, "Unblocked a key", h.unblock)}
+		h.routes[pathExplain] = route{methods: write, serve: h.withToken(h.explain)}
+		h.routes[pathPlan] = route{methods: read, serve: h.withToken(h.plan)}
+		h.routes[pathBlocks] = route{methods: read, serve: h.list(h.requireObserver(), h.blocks, "limit")}
+		h.routes[pathTop] = route{methods: read, serve: h.list(h.requireObserver(), h.top)}
+		h.routes[pathRates] = route{methods: read, serve: h.list(h.requireObserver(), h.rates)}
+		h.routes[pathKeys] = route{methods: read, serve: h.list(h.requireObserver(), h.keys, "value", "part")}
+		h.routes[pathTargets] = route{methods: read, serve: h.list(h.requireTraffic(), h.targets)}
 		if h.Prober != nil {
-			h.routes[pathProbes] = route{methods: write, serve: h.probes}
+			h.routes[pathProbes] = route{methods: write, serve: h.withToken(h.probes)}
 		}
 	}
 	return h

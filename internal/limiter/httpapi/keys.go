@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -29,14 +28,12 @@ const (
 	longestListedPart = 255
 )
 
-// keys serves GET /v1/keys.
-func (h *Handler) keys(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, h.requireObserver(), func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
-		if err := h.validateSearch(&q); err != nil {
-			return nil, err
-		}
-		return h.findKeys(ctx, q, rights)
-	}, "value", "part")
+// keys searches the lists, for GET /v1/keys.
+func (h *Handler) keys(ctx context.Context, q listQuery, rights *listRights) (any, error) {
+	if err := h.validateSearch(&q); err != nil {
+		return nil, err
+	}
+	return h.findKeys(ctx, q, rights)
 }
 
 // validateSearch rejects a search without a value, and the name of a part that the policy lacks.
@@ -49,9 +46,9 @@ func (h *Handler) validateSearch(q *listQuery) error {
 	case q.Policy == "":
 		return inField("part", invalid("needs policy"))
 	}
-	of := h.Engine.Snapshot().Lookup(q.Policy)
-	if of == nil {
-		return &limiter.UnknownPolicyError{Policy: q.Policy}
+	of, err := h.planOf(q.Policy)
+	if err != nil {
+		return err
 	}
 	var names []string
 	for i := range of.Key {

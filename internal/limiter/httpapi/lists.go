@@ -120,92 +120,60 @@ func (h *Handler) rightsIn(ctx context.Context, token string, verb Verb, s limit
 }
 
 // errNotObserved means that the process collects nothing.
-var errNotObserved = errors.New("this Weir runs with --observe=false and collects no denied and blocked keys")
+var errNotObserved = &failure{http.StatusNotFound, answer.Problem{
+	Code: codeNotObserved, Detail: "this Weir runs with --observe=false and collects no denied and blocked keys.",
+}}
 
-// listFunc returns the answer of a list, as far as the rights go.
-type listFunc func(ctx context.Context, q listQuery, rights *listRights) (any, error)
-
-// list answers a list: it authorizes the caller, then calls get. The query may have the known parameters
-// beside the scope.
-func (h *Handler) list(w http.ResponseWriter, r *http.Request, unavailable error, get listFunc, known ...string) {
-	token, ok := h.bearerToken(w, r)
-	if !ok {
-		return
-	}
-	q, err := listQueryOf(r.URL.RawQuery, known...)
-	if err != nil {
-		h.writeStateError(w, r, err)
-		return
-	}
-	rights, err := h.listRights(r.Context(), token, q.Scope)
-	if err != nil {
-		h.writeTokenError(w, r, err)
-		return
-	}
-	out, err := h.getList(r.Context(), q, rights, unavailable, get)
-	authorization, isAuthorization := errors.AsType[*authorizationError](err)
-	switch {
-	case isAuthorization:
-		h.writeTokenError(w, r, authorization.cause)
-	case errors.Is(err, errReadingTargets):
-		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{Code: codeUnavailable, Detail: "Another request for the targets is running.", RetryAfter: 1})
-	case errors.Is(err, errNotObserved) || errors.Is(err, errNoTraffic):
-		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeNotObserved, Detail: err.Error() + "."})
-	case err != nil:
-		h.writeStateError(w, r, err)
-	default:
+// list returns the handler of a list: it authorizes the caller, then answers with what get returns. The query may
+// have the known parameters beside the scope. The list is unavailable if there is an error for it.
+func (h *Handler) list(
+	unavailable *failure, get func(ctx context.Context, q listQuery, rights *listRights) (any, error), known ...string,
+) http.HandlerFunc {
+	return h.withToken(func(w http.ResponseWriter, r *http.Request, token string) error {
+		q, err := listQueryOf(r.URL.RawQuery, known...)
+		if err != nil {
+			return err
+		}
+		rights, err := h.listRights(r.Context(), token, q.Scope)
+		switch {
+		case err != nil:
+			return &tokenError{err}
+		case unavailable != nil:
+			return unavailable
+		}
+		if _, err := h.planOf(q.Policy); err != nil && (q.Policy != "" || errors.Is(err, limiter.ErrNotReady)) {
+			return err
+		}
+		out, err := get(r.Context(), q, rights)
+		if err != nil {
+			return err
+		}
 		writeJSON(w, http.StatusOK, answer.TypeJSON, out)
-	}
+		return nil
+	})
 }
 
 // requireObserver returns errNotObserved if neither keys nor rates are collected.
-func (h *Handler) requireObserver() error {
+func (h *Handler) requireObserver() *failure {
 	if h.Blocks == nil || h.Observer == nil {
 		return errNotObserved
 	}
 	return nil
 }
 
-// getList calls get, unless the list is unavailable for the given reason. The policy of the query must have a plan.
-func (h *Handler) getList(ctx context.Context, q listQuery, rights *listRights, unavailable error, get listFunc) (any, error) {
-	snapshot := h.Engine.Snapshot()
-	switch {
-	case unavailable != nil:
-		return nil, unavailable
-	case snapshot == nil:
-		return nil, limiter.ErrNotReady
-	case q.Policy != "" && snapshot.Lookup(q.Policy) == nil:
-		return nil, &limiter.UnknownPolicyError{Policy: q.Policy}
-	}
-	return get(ctx, q, rights)
-}
-
-// authorizationError is an error of the Authorizer.
-type authorizationError struct{ cause error }
-
-// Error implements error.
-func (e *authorizationError) Error() string { return e.cause.Error() }
-
-// toPolicy reports whether the policy may be listed, and whether its keys are revealed.
+// toPolicy reports whether the policy may be listed, and whether its keys are revealed. Its errors are tokenErrors.
 func (l *listRights) toPolicy(ctx context.Context, policy string) (list, reveal bool, err error) {
 	if list, err = l.list.ToPolicy(ctx, policy); err == nil && list {
 		reveal, err = l.reveal.ToPolicy(ctx, policy)
 	}
 	if err != nil {
-		err = &authorizationError{cause: err}
+		err = &tokenError{err}
 	}
 	return list, reveal, err
 }
 
-// blocks serves GET /v1/blocks.
-func (h *Handler) blocks(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, h.requireObserver(), func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
-		return h.listBlocks(ctx, q, rights)
-	}, "limit")
-}
-
-// listBlocks returns the live blocks that the caller may list.
-func (h *Handler) listBlocks(ctx context.Context, q listQuery, rights *listRights) (*httptypes.BlockList, error) {
+// blocks returns the live blocks that the caller may list, for GET /v1/blocks.
+func (h *Handler) blocks(ctx context.Context, q listQuery, rights *listRights) (any, error) {
 	found, reveals, hidden, err := h.visibleBlocks(ctx, q.Scope, rights, q.limit)
 	if err != nil {
 		return nil, err

@@ -12,38 +12,36 @@ import (
 )
 
 // plan serves GET /v1/plan: the plan of one policy, as plan.Encode returns it.
-func (h *Handler) plan(w http.ResponseWriter, r *http.Request) {
-	token, ok := h.bearerToken(w, r)
-	if !ok {
-		return
-	}
+func (h *Handler) plan(w http.ResponseWriter, r *http.Request, token string) error {
 	q, err := listQueryOf(r.URL.RawQuery)
 	if err == nil && q.Policy == "" {
 		err = inField("policy", invalid("is required"))
 	}
+	if err == nil {
+		_, err = h.authorizeVerb(r.Context(), token, VerbInspect, q.Policy)
+	}
 	if err != nil {
-		h.writeStateError(w, r, err)
-		return
+		return err
 	}
-	if _, ok := h.authorizeVerb(w, r, token, VerbInspect, q.Policy); !ok {
-		return
-	}
-	encoded, err := h.encodedPlan(q.Policy)
+	p, err := h.planOf(q.Policy)
 	if err != nil {
-		h.writeStateError(w, r, err)
-		return
+		return err
 	}
-	write(w, http.StatusOK, answer.TypeJSON, encoded)
+	encoded, err := plan.Encode(p)
+	if err == nil {
+		write(w, http.StatusOK, answer.TypeJSON, encoded)
+	}
+	return err
 }
 
-func (h *Handler) encodedPlan(policy string) ([]byte, error) {
+// planOf returns the plan of the policy.
+func (h *Handler) planOf(policy string) (*plan.Plan, error) {
 	snapshot := h.Engine.Snapshot()
 	if snapshot == nil {
 		return nil, limiter.ErrNotReady
 	}
-	p := snapshot.Lookup(policy)
-	if p == nil {
-		return nil, &limiter.UnknownPolicyError{Policy: policy}
+	if p := snapshot.Lookup(policy); p != nil {
+		return p, nil
 	}
-	return plan.Encode(p)
+	return nil, &limiter.UnknownPolicyError{Policy: policy}
 }

@@ -41,36 +41,34 @@ func (h *Handler) policies(w http.ResponseWriter, r *http.Request) {
 		list := h.encoded.of(snapshot)
 		writePolicies(w, out, list, [][]byte{list.text})
 	case h.Authorizer != nil && r.Header.Get("Authorization") != "":
-		h.visiblePolicies(w, r, out, h.encoded.of(snapshot))
+		h.withToken(func(w http.ResponseWriter, r *http.Request, token string) error {
+			return h.writeVisiblePolicies(w, r, token, out)
+		})(w, r)
 	default:
 		writeJSON(w, http.StatusOK, answer.TypeJSON, out)
 	}
 }
 
-// visiblePolicies answers with the policies that the bearer of the token of the request may inspect.
-func (h *Handler) visiblePolicies(w http.ResponseWriter, r *http.Request, out *httptypes.PolicyList, list *encodedPolicies) {
-	token, ok := h.bearerToken(w, r)
-	if !ok {
-		return
-	}
+// writeVisiblePolicies answers with the policies that the bearer of the token may inspect.
+func (h *Handler) writeVisiblePolicies(w http.ResponseWriter, r *http.Request, token string, out *httptypes.PolicyList) error {
 	q, err := listQueryOf(r.URL.RawQuery)
 	if err == nil && q.Policy != "" {
 		err = inField("policy", invalid("is not a known parameter"))
 	}
 	if err != nil {
-		h.writeStateError(w, r, err)
-		return
+		return err
 	}
+	list := h.encoded.of(h.Engine.Snapshot())
 	rights, err := h.rightsIn(r.Context(), token, VerbInspect, q.Scope)
 	var visible [][]byte
 	if err == nil {
 		visible, err = list.visible(r.Context(), rights, q.Namespace)
 	}
 	if err != nil {
-		h.writeTokenError(w, r, err)
-		return
+		return &tokenError{err}
 	}
 	writePolicies(w, out, list, visible)
+	return nil
 }
 
 // writePolicies answers with the parts of the list, which it does not copy: clients that read slowly share them.

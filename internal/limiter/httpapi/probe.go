@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
@@ -25,75 +24,50 @@ const (
 )
 
 // probes serves POST /v1/probes: it issues a code for one probe.
-func (h *Handler) probes(w http.ResponseWriter, r *http.Request) {
-	token, ok := h.bearerToken(w, r)
-	if !ok {
-		return
+func (h *Handler) probes(w http.ResponseWriter, r *http.Request, token string) error {
+	var request httptypes.ProbeRequest
+	if err := decodeBody(w, r, func(body []byte) (err error) {
+		request, err = decodeProbeRequest(body)
+		return err
+	}); err != nil {
+		return err
 	}
-	request, ok := h.readProbeRequest(w, r)
-	if !ok {
-		return
-	}
-	caller, ok := h.authorizeVerb(w, r, token, VerbUnblock, request.Namespace+"/")
-	if !ok {
-		return
+	caller, err := h.authorizeVerb(r.Context(), token, VerbUnblock, request.Namespace+"/")
+	if err != nil {
+		return err
 	}
 	code, err := h.Prober.Issue(r.Context(), probe.Grant{Namespace: request.Namespace, Method: request.Method})
 	if err != nil {
 		h.Logger.ErrorContext(r.Context(), "Failed to keep the code of a probe", "error", err)
-		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{Code: codeUnavailable, Detail: "The code cannot be kept at the moment.", RetryAfter: 1})
-		return
+		return busy("The code cannot be kept at the moment.")
 	}
 	h.Logger.InfoContext(r.Context(), "Issued the code of a probe", append(callerAttrs(r, caller), "namespace", request.Namespace)...)
 	w.Header().Set("Cache-Control", "no-store")
 	writeJSON(w, http.StatusOK, answer.TypeJSON, &httptypes.ProbeCode{
 		Header: probe.Header, Code: code, AnswerHeader: probe.AnswerHeader, ExpiresInSeconds: int(probe.Life / time.Second),
 	})
-}
-
-// readProbeRequest reads the body, or answers with an error.
-func (h *Handler) readProbeRequest(w http.ResponseWriter, r *http.Request) (request httptypes.ProbeRequest, ok bool) {
-	body := takeBody()
-	defer releaseBody(body)
-	if _, err := body.ReadFrom(limitBody(w, r)); err != nil {
-		writeBodyError(w, err)
-		return request, false
-	}
-	request, err := decodeProbeRequest(body.Bytes())
-	if err != nil {
-		h.writeStateError(w, r, err)
-		return request, false
-	}
-	return request, true
+	return nil
 }
 
 // decodeProbeRequest parses {"namespace", "method"}. It overwrites the body. Errors are *limiter.FieldError.
 func decodeProbeRequest(body []byte) (request httptypes.ProbeRequest, err error) {
-	if !utf8.Valid(body) {
-		return request, invalid("must be UTF-8")
-	}
-	r := &reader{data: body}
-	if r.end() == nil {
-		return request, invalid("is empty")
-	}
-	err = r.object(maxMembers, func(name []byte) (err error) {
-		switch string(name) {
-		case "namespace":
-			if request.Namespace, err = r.text(); err == nil && (len(request.Namespace) > maxNamespace || strings.Contains(request.Namespace, "/")) {
-				err = invalid("must be the name of a Namespace")
+	err = readBody(body, func(r *reader) error {
+		return r.object(maxMembers, func(name []byte) (err error) {
+			switch string(name) {
+			case "namespace":
+				if request.Namespace, err = r.text(); err == nil && (len(request.Namespace) > maxNamespace || strings.Contains(request.Namespace, "/")) {
+					err = invalid("must be the name of a Namespace")
+				}
+			case "method":
+				if request.Method, err = r.text(); err == nil && (len(request.Method) > maxMethod || strings.Trim(request.Method, methodLetters) != "") {
+					err = invalid("must be a method of HTTP, in capital letters")
+				}
+			default:
+				err = unknown()
 			}
-		case "method":
-			if request.Method, err = r.text(); err == nil && (len(request.Method) > maxMethod || strings.Trim(request.Method, methodLetters) != "") {
-				err = invalid("must be a method of HTTP, in capital letters")
-			}
-		default:
-			err = invalid("is not a known member")
-		}
-		return err
+			return err
+		})
 	})
-	if err == nil {
-		err = r.end()
-	}
 	return request, err
 }
 

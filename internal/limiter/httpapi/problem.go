@@ -39,6 +39,20 @@ const (
 	detailUnavailable = "Redis cannot be reached at the moment."
 )
 
+// failure is an error with its answer.
+type failure struct {
+	status  int
+	problem answer.Problem
+}
+
+// Error implements error.
+func (f *failure) Error() string { return f.problem.Detail }
+
+// busy returns the failure of a call that is to be sent again in a second.
+func busy(detail string) error {
+	return &failure{http.StatusServiceUnavailable, answer.Problem{Code: codeUnavailable, Detail: detail, RetryAfter: 1}}
+}
+
 // notReady returns the problem of a server that has not loaded plans yet.
 func notReady() answer.Problem {
 	return answer.Problem{Code: codeNotReady, Detail: limiter.ErrNotReady.Error(), RetryAfter: 1}

@@ -17,9 +17,7 @@ type ProcessFunc func(ctx context.Context) *httptypes.Process
 // process serves GET /v1/process.
 func (h *Handler) process(w http.ResponseWriter, r *http.Request) {
 	if !h.describing.TryLock() {
-		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
-			Code: codeUnavailable, Detail: "Another request for the state of this process is running.", RetryAfter: 1,
-		})
+		h.writeStateError(w, r, busy("Another request for the state of this process is running."))
 		return
 	}
 	defer h.describing.Unlock()

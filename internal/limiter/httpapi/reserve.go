@@ -19,16 +19,8 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reserve.Check = q.check
-	o := h.answerOptions()
 	decision, err := h.Engine.Reserve(r.Context(), reserve)
-	if err != nil {
-		h.writeCheckError(w, r, q, o, err)
-		return
-	}
-	writeDecision(w, decision, o.Options)
-	if decision.Degraded == "" {
-		q.release()
-	}
+	h.writeOutcome(w, r, q, h.answerOptions(), decision, err)
 }
 
 // The calls below change the state of keys although they are never denied. A caller that disconnects

@@ -46,19 +46,14 @@ const (
 )
 
 // inspect serves GET /v1/state.
-func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
-	token, ok := h.bearerToken(w, r)
-	if !ok {
-		return
-	}
+func (h *Handler) inspect(w http.ResponseWriter, r *http.Request, token string) error {
 	t, attributes, err := targetOfQuery(r.URL.RawQuery)
 	if err != nil {
-		h.writeStateError(w, r, err)
-		return
+		return err
 	}
-	caller, ok := h.authorizeVerb(w, r, token, VerbInspect, t.policy)
-	if !ok {
-		return
+	caller, err := h.authorizeVerb(r.Context(), token, VerbInspect, t.policy)
+	if err != nil {
+		return err
 	}
 	fitted, err := h.fit(r.Context(), &t)
 	var state *limiter.KeyState
@@ -67,7 +62,7 @@ func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		h.writeStateError(w, r, err, h.logAttrs(r, &t, caller)...)
-		return
+		return nil
 	}
 	out := keyStateOf(state)
 	out.Key = fitted
@@ -77,13 +72,13 @@ func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, http.StatusOK, answer.TypeJSON, out)
+	return nil
 }
 
 // mayEndReservations reports whether the bearer of the token may see the IDs of reservations, with which anyone can commit
 // them: the right to reset a key can end its reservations anyway.
 func (h *Handler) mayEndReservations(ctx context.Context, token, policy string) bool {
-	namespace, name := plan.SplitID(policy)
-	_, err := h.Authorizer.Authorize(ctx, token, VerbReset, namespace, name)
+	_, err := h.authorizeVerb(ctx, token, VerbReset, policy)
 	return err == nil
 }
 
@@ -124,78 +119,58 @@ func keyStateOf(state *limiter.KeyState) *httptypes.KeyState {
 	return out
 }
 
-func (h *Handler) reset(w http.ResponseWriter, r *http.Request) {
-	h.change(w, r, VerbReset, "Reset a key", func(ctx context.Context, t target) (httptypes.Changed, error) {
-		found, err := h.State.Reset(ctx, t.policy, t.name())
-		return httptypes.Changed{Found: found}, err
-	})
+func (h *Handler) reset(ctx context.Context, t target) (httptypes.Changed, error) {
+	found, err := h.State.Reset(ctx, t.policy, t.name())
+	return httptypes.Changed{Found: found}, err
 }
 
-func (h *Handler) block(w http.ResponseWriter, r *http.Request) {
-	h.change(w, r, VerbBlock, "Blocked a key", func(ctx context.Context, t target) (httptypes.Changed, error) {
-		return httptypes.Changed{Found: true}, h.State.Block(ctx, t.policy, t.name(), t.duration)
-	})
+func (h *Handler) block(ctx context.Context, t target) (httptypes.Changed, error) {
+	return httptypes.Changed{Found: true}, h.State.Block(ctx, t.policy, t.name(), t.duration)
 }
 
-func (h *Handler) unblock(w http.ResponseWriter, r *http.Request) {
-	h.change(w, r, VerbUnblock, "Unblocked a key", func(ctx context.Context, t target) (httptypes.Changed, error) {
-		if t.all {
-			lifted, err := h.State.UnblockAll(ctx, t.policy)
-			return httptypes.Changed{Found: lifted > 0, Lifted: &lifted}, err
+func (h *Handler) unblock(ctx context.Context, t target) (httptypes.Changed, error) {
+	if t.all {
+		lifted, err := h.State.UnblockAll(ctx, t.policy)
+		return httptypes.Changed{Found: lifted > 0, Lifted: &lifted}, err
+	}
+	found, err := h.State.Unblock(ctx, t.policy, t.name())
+	return httptypes.Changed{Found: found}, err
+}
+
+// change returns the handler that changes the key that the body names and logs who did it.
+func (h *Handler) change(verb Verb, did string, do func(context.Context, target) (httptypes.Changed, error)) http.HandlerFunc {
+	return h.withToken(func(w http.ResponseWriter, r *http.Request, token string) error {
+		var t target
+		if err := decodeBody(w, r, func(body []byte) (err error) {
+			t, err = decodeTarget(body, verb)
+			return err
+		}); err != nil {
+			return err
 		}
-		found, err := h.State.Unblock(ctx, t.policy, t.name())
-		return httptypes.Changed{Found: found}, err
+		caller, err := h.authorizeVerb(r.Context(), token, verb, t.policy)
+		if err == nil && t.all {
+			caller, err = h.authorizeVerb(r.Context(), token, VerbList, t.policy)
+		}
+		if err != nil {
+			return err
+		}
+		// A caller that disconnects does not cancel the change, so that the log always records
+		// whether it was made.
+		ctx := context.WithoutCancel(r.Context())
+		fitted, err := h.fit(ctx, &t)
+		var result httptypes.Changed
+		if err == nil {
+			result, err = do(ctx, t)
+		}
+		if err != nil {
+			h.writeStateError(w, r, err, h.logAttrs(r, &t, caller)...)
+			return nil
+		}
+		result.Key = fitted
+		h.Logger.InfoContext(r.Context(), did, append(h.logAttrs(r, &t, caller), "found", result.Found)...)
+		writeJSON(w, http.StatusOK, answer.TypeJSON, result)
+		return nil
 	})
-}
-
-// change changes the key that the body names and logs who did it.
-func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (httptypes.Changed, error)) {
-	token, ok := h.bearerToken(w, r)
-	if !ok {
-		return
-	}
-	t, ok := h.readTarget(w, r, verb)
-	if !ok {
-		return
-	}
-	caller, ok := h.authorizeVerb(w, r, token, verb, t.policy)
-	if ok && t.all {
-		caller, ok = h.authorizeVerb(w, r, token, VerbList, t.policy)
-	}
-	if !ok {
-		return
-	}
-	// A caller that disconnects does not cancel the change, so that the log always records
-	// whether it was made.
-	ctx := context.WithoutCancel(r.Context())
-	fitted, err := h.fit(ctx, &t)
-	var result httptypes.Changed
-	if err == nil {
-		result, err = do(ctx, t)
-	}
-	if err != nil {
-		h.writeStateError(w, r, err, h.logAttrs(r, &t, caller)...)
-		return
-	}
-	result.Key = fitted
-	h.Logger.InfoContext(r.Context(), did, append(h.logAttrs(r, &t, caller), "found", result.Found)...)
-	writeJSON(w, http.StatusOK, answer.TypeJSON, result)
-}
-
-// readTarget reads the body or answers with an error.
-func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, verb Verb) (t target, ok bool) {
-	body := takeBody()
-	defer releaseBody(body)
-	if _, err := body.ReadFrom(limitBody(w, r)); err != nil {
-		writeBodyError(w, err)
-		return t, false
-	}
-	t, err := decodeTarget(body.Bytes(), verb)
-	if err != nil {
-		h.writeStateError(w, r, err)
-		return t, false
-	}
-	return t, true
 }
 
 // logAttrs describes the target and the caller for the log. Keys may be secrets, so only the
@@ -233,7 +208,13 @@ func (h *Handler) writeStateError(w http.ResponseWriter, r *http.Request, err er
 	invalid, isInvalid := errors.AsType[*limiter.FieldError](err)
 	unknown, isUnknown := errors.AsType[*limiter.UnknownPolicyError](err)
 	unlisted, isUnlisted := errors.AsType[*limiter.UnknownKeyError](err)
+	failed, isAnswered := errors.AsType[*failure](err)
+	authorization, isAuthorization := errors.AsType[*tokenError](err)
 	switch {
+	case isAnswered:
+		writeProblem(w, failed.status, failed.problem)
+	case isAuthorization:
+		h.writeTokenError(w, r, authorization.cause)
 	case isInvalid:
 		writeProblem(w, http.StatusBadRequest, answer.InvalidRequest(invalid))
 	case isUnknown:

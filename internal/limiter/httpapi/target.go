@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter"
@@ -133,26 +132,17 @@ func partProblem(part string) string {
 // decodeTarget parses {"policy", "key", "asGiven", "shared"} or {"policy", "keyHash"} and, by the verb, "duration" of a block or
 // "all" in place of a key. It overwrites the body. Errors are *limiter.FieldError.
 func decodeTarget(body []byte, verb Verb) (t target, err error) {
-	block := verb == VerbBlock
-	if !utf8.Valid(body) {
-		return t, invalid("must be UTF-8")
-	}
-	r := &reader{data: body}
-	if r.end() == nil {
-		return t, invalid("is empty")
-	}
 	given := false
-	err = r.object(maxMembers, func(name []byte) error {
-		given = given || string(name) == "duration"
-		return t.readMember(r, string(name), verb)
+	err = readBody(body, func(r *reader) error {
+		return r.object(maxMembers, func(name []byte) error {
+			given = given || string(name) == "duration"
+			return t.readMember(r, string(name), verb)
+		})
 	})
-	if err == nil {
-		err = r.end()
-	}
 	if err == nil {
 		err = t.validate()
 	}
-	if err == nil && block && !given {
+	if err == nil && verb == VerbBlock && !given {
 		err = inField("duration", invalid("must be given"))
 	}
 	return t, err

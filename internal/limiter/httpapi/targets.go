@@ -5,10 +5,10 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -19,37 +19,30 @@ type Traffic interface {
 	Read(ctx context.Context, since time.Time) ([]plan.Sighting, error)
 }
 
-// errReadingTargets is returned while another call reads the sightings, which can be many.
-var errReadingTargets = errors.New("another call lists the targets")
-
 // errNoTraffic is returned if nothing reports traffic.
-var errNoTraffic = errors.New("this Weir does not report which policies have traffic: only weir manager does")
+var errNoTraffic = &failure{http.StatusNotFound, answer.Problem{
+	Code: codeNotObserved, Detail: "this Weir does not report which policies have traffic: only weir manager does.",
+}}
 
 // requireTraffic returns errNoTraffic if nothing reports traffic.
-func (h *Handler) requireTraffic() error {
+func (h *Handler) requireTraffic() *failure {
 	if h.Traffic == nil {
 		return errNoTraffic
 	}
 	return nil
 }
 
-// targets serves GET /v1/targets.
-func (h *Handler) targets(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, h.requireTraffic(), func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
-		if !h.sighting.TryLock() {
-			return nil, errReadingTargets
-		}
-		defer h.sighting.Unlock()
-		sightings, err := h.Traffic.Read(ctx, time.Time{})
-		if err != nil {
-			return nil, err
-		}
-		return h.listTargets(ctx, q, rights, sightings)
-	})
-}
-
-// listTargets returns the policies in the scope that select requests, and that the caller may list.
-func (h *Handler) listTargets(ctx context.Context, q listQuery, rights *listRights, sightings []plan.Sighting) (*httptypes.TargetList, error) {
+// targets returns the policies in the scope that select requests, and that the caller may list, for GET /v1/targets.
+// Only one call at a time reads the sightings, which can be many.
+func (h *Handler) targets(ctx context.Context, q listQuery, rights *listRights) (any, error) {
+	if !h.sighting.TryLock() {
+		return nil, busy("Another request for the targets is running.")
+	}
+	defer h.sighting.Unlock()
+	sightings, err := h.Traffic.Read(ctx, time.Time{})
+	if err != nil {
+		return nil, err
+	}
 	of := map[string][]plan.Sighting{} // by policy
 	for i := range sightings {
 		of[sightings[i].Policy] = append(of[sightings[i].Policy], sightings[i])
