@@ -118,16 +118,11 @@ var errNoToken = &problem{Status: http.StatusServiceUnavailable, Detail: "Tokens
 
 // asProblem returns the problem for an error of the Authorizer.
 func asProblem(err error) error {
-	if errors.Is(err, httpapi.ErrUnauthenticated) {
+	switch {
+	case errors.Is(err, httpapi.ErrUnauthenticated):
 		return &problem{Status: http.StatusUnauthorized}
-	}
-	return errNoToken
-}
-
-// asPageProblem is asProblem for an error that may be ErrForbidden.
-func asPageProblem(err error) error {
-	if errors.Is(err, httpapi.ErrForbidden) {
+	case errors.Is(err, httpapi.ErrForbidden):
 		return &problem{Status: http.StatusForbidden, Detail: "The account of this session may not list the keys of this policy."}
 	}
-	return asProblem(err)
+	return errNoToken
 }

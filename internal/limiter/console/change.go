@@ -57,35 +57,35 @@ type confirmPage struct {
 }
 
 // confirm serves the question before a change.
-func (c *Console) confirm(v *visit) {
-	page, ok := confirmPageOf(v)
-	if !ok {
-		c.fail(v, http.StatusBadRequest, "This request is not valid", "The form names no change.")
-		return
+func (c *Console) confirm(v *visit) error {
+	page, err := confirmPageOf(v)
+	if err != nil {
+		return err
 	}
 	if d, err := duration.Parse(page.Duration); page.Name == "block" && (err != nil || d <= 0) {
-		c.showKey(v, page.Target, "", "For: must be a time such as 15m or 1h30m.")
-		return
+		return c.showKey(v, page.Target, "", "For: must be a time such as 15m or 1h30m.")
 	}
-	c.render(v, http.StatusOK, "confirm", page.Question, page)
+	return c.render(v, http.StatusOK, "confirm", page.Question, page)
 }
 
-func confirmPageOf(v *visit) (page *confirmPage, ok bool) {
+func confirmPageOf(v *visit) (page *confirmPage, err error) {
 	form := v.r.PostForm
 	name := form.Get("action")
 	page = &confirmPage{action: actions[name], Name: name, Target: targetOf(form), All: name == "lift-all"}
 	if name == "block" {
 		page.Duration = duration.InHours(strings.TrimSpace(form.Get("duration")))
 	}
-	return page, page.action != nil
+	if page.action == nil {
+		return nil, &problem{Status: http.StatusBadRequest, Detail: "The form names no change."}
+	}
+	return page, nil
 }
 
 // change serves a confirmed change.
-func (c *Console) change(v *visit) {
-	page, ok := confirmPageOf(v)
-	if !ok {
-		c.fail(v, http.StatusBadRequest, "This request is not valid", "The form names no change.")
-		return
+func (c *Console) change(v *visit) error {
+	page, err := confirmPageOf(v)
+	if err != nil {
+		return err
 	}
 	t := page.Target
 	body := t.Target
@@ -94,7 +94,7 @@ func (c *Console) change(v *visit) {
 	}
 	body.Duration = page.Duration
 	var answer httptypes.Changed
-	err := c.post(v.ctx(), v.session, page.Path, &body, &answer)
+	err = c.post(v.ctx(), v.session, page.Path, &body, &answer)
 	notice := page.Done
 	if !answer.Found {
 		notice = page.Nothing
@@ -102,12 +102,11 @@ func (c *Console) change(v *visit) {
 	invalid, isInvalid := problemOf(err)
 	switch {
 	case isInvalid && !page.All:
-		c.showKey(v, t, "", invalid.Error())
+		return c.showKey(v, t, "", invalid.Error())
 	case err != nil:
-		c.failWith(v, err)
+		return err
 	case page.All:
-		c.showPolicy(v, t.Policy, notice+" Number: "+number(int64(*answer.Lifted))+".")
-	default:
-		c.showKey(v, t, notice, "")
+		return c.showPolicy(v, t.Policy, notice+" Number: "+number(int64(*answer.Lifted))+".")
 	}
+	return c.showKey(v, t, notice, "")
 }

@@ -85,7 +85,7 @@ type Console struct {
 
 // route serves one path by method.
 type route struct {
-	get, post func(*visit)
+	get, post func(*visit) error
 	public    bool // needs no session
 }
 
@@ -155,24 +155,30 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := &visit{w: w, r: r, session: c.sessionOf(r)}
-	route, known := c.routes[r.URL.Path]
+	if err := c.serve(v); err != nil {
+		c.failWith(v, err)
+	}
+}
+
+// serve answers the visit.
+func (c *Console) serve(v *visit) error {
+	route, known := c.routes[v.r.URL.Path]
 	serve := route.get
-	if r.Method == http.MethodPost {
+	if v.r.Method == http.MethodPost {
 		serve = route.post
 	}
 	switch {
 	case !known:
-		c.fail(v, http.StatusNotFound, "This page does not exist", "Start from the overview.")
-	case serve == nil || !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, r.Method):
-		c.fail(v, http.StatusMethodNotAllowed, "This page does not support the method", "Start from the overview.")
+		return c.fail(v, http.StatusNotFound, "This page does not exist", "Start from the overview.")
+	case serve == nil || !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, v.r.Method):
+		return c.fail(v, http.StatusMethodNotAllowed, "This page does not support the method", "Start from the overview.")
 	case v.session == nil && !route.public:
-		c.askForLogin(v)
-	case r.Method == http.MethodPost && !c.isGenuine(v):
-		c.fail(v, http.StatusForbidden, "This form is not valid any more",
+		return c.askForLogin(v)
+	case v.r.Method == http.MethodPost && !c.isGenuine(v):
+		return c.fail(v, http.StatusForbidden, "This form is not valid any more",
 			"It was opened in another session, or another site sent it. Open the page again and repeat the step.")
-	default:
-		serve(v)
 	}
+	return serve(v)
 }
 
 // isGenuine reports whether a page of this session sent the form. It reads the form.

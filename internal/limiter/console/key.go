@@ -55,19 +55,18 @@ type keyLimit struct {
 
 // key serves the page of a key. A form that names a key by its parts uses POST, since the parts may be
 // secrets, which do not belong into the history of a browser.
-func (c *Console) key(v *visit) {
+func (c *Console) key(v *visit) error {
 	values := v.r.URL.Query()
 	if v.r.Method == http.MethodPost {
 		values = v.r.PostForm
 	}
-	c.showKey(v, targetOf(values), "", "")
+	return c.showKey(v, targetOf(values), "", "")
 }
 
-func (c *Console) showKey(v *visit, t *target, notice, problem string) {
+func (c *Console) showKey(v *visit, t *target, notice, problem string) error {
 	page := &keyPage{Target: t, Notice: notice, Problem: problem}
 	if err := c.get(v.ctx(), v.session, "/v1/state", t.Query(t.RemoteAddress, t.Principal), &page.State); err != nil {
-		c.failWith(v, err)
-		return
+		return err
 	}
 	if page.State.Key != nil { // also for what the page changes
 		t.Key = page.State.Key
@@ -78,14 +77,13 @@ func (c *Console) showKey(v *visit, t *target, notice, problem string) {
 		page.addLimits(of, snapshot.Exceptions())
 	}
 	if err := c.findListed(v, page); err != nil {
-		c.failWith(v, err)
-		return
+		return err
 	}
 	namespace, name := plan.SplitID(t.Policy)
 	page.MayBlock = c.may(v.ctx(), v.session, httpapi.VerbBlock, namespace, name)
 	page.MayUnblock = c.may(v.ctx(), v.session, httpapi.VerbUnblock, namespace, name)
 	page.MayReset = c.may(v.ctx(), v.session, httpapi.VerbReset, namespace, name)
-	c.render(v, http.StatusOK, "key", "Key under "+t.Policy, page)
+	return c.render(v, http.StatusOK, "key", "Key under "+t.Policy, page)
 }
 
 // addLimits adds the limits with their drawings, under the exception in force. An edit of the policy since the call can
@@ -119,12 +117,9 @@ func (c *Console) findListed(v *visit, page *keyPage) error {
 	if page.Target.KeyHash == "" {
 		return nil
 	}
-	scope := url.Values{"policy": {page.Target.Policy}}
-	var rates part[httptypes.RateList]
-	var top part[httptypes.TopList]
-	var blocks part[httptypes.BlockList]
-	l := &loader{ctx: v.ctx()}
-	c.loadActivity(l, v.session, scope, &rates, &top, &blocks, shownInPolicy)
+	var seen activity
+	l := c.newLoader(v)
+	seen.load(l, url.Values{"policy": {page.Target.Policy}}, shownInPolicy)
 	if err := l.finish(); err != nil {
 		return err
 	}
@@ -133,12 +128,12 @@ func (c *Console) findListed(v *visit, page *keyPage) error {
 			page.Listed = k
 		}
 	}
-	for i := range blocks.Data.Blocks {
-		found(&blocks.Data.Blocks[i].ListedKey)
+	for i := range seen.Blocks.Data.Blocks {
+		found(&seen.Blocks.Data.Blocks[i].ListedKey)
 	}
-	for i := range top.Data.Policies {
-		for j := range top.Data.Policies[i].Keys {
-			found(&top.Data.Policies[i].Keys[j].ListedKey)
+	for i := range seen.Top.Data.Policies {
+		for j := range seen.Top.Data.Policies[i].Keys {
+			found(&seen.Top.Data.Policies[i].Keys[j].ListedKey)
 		}
 	}
 	return nil

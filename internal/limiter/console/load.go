@@ -4,20 +4,23 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"sync"
 )
 
 // loader loads the parts of a page at the same time.
 type loader struct {
-	ctx  context.Context //nolint:containedctx // lives as long as the request
-	wait sync.WaitGroup
+	console *Console
+	visit   *visit
+	wait    sync.WaitGroup
 
 	mu     sync.Mutex
 	failed error
 }
+
+func (c *Console) newLoader(v *visit) *loader { return &loader{console: c, visit: v} }
 
 // problemText returns the text of the error. It keeps an error that ends the session.
 func (l *loader) problemText(err error) string {
@@ -44,10 +47,15 @@ type part[T any] struct {
 
 // load calls get in the background. An error that concerns the session goes to failed, any other
 // becomes the part's problem.
-func load[T any](l *loader, into *part[T], get func(ctx context.Context, into *T) error) {
+func load[T any](l *loader, into *part[T], get func(into *T) error) {
 	l.wait.Go(func() {
-		if err := get(l.ctx, &into.Data); err != nil {
+		if err := get(&into.Data); err != nil {
 			into.Problem = l.problemText(err)
 		}
 	})
+}
+
+// fetch loads the answer of the API.
+func fetch[T any](l *loader, into *part[T], path string, query url.Values) {
+	load(l, into, func(into *T) error { return l.console.get(l.visit.ctx(), l.visit.session, path, query, into) })
 }

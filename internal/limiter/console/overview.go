@@ -5,7 +5,6 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"net/http"
 	"net/url"
@@ -26,14 +25,10 @@ const (
 
 // overviewPage is the data of the overview.
 type overviewPage struct {
-	Rates    part[httptypes.RateList]
-	Top      part[httptypes.TopList]
-	Blocks   part[httptypes.BlockList]
+	activity
+
 	Process  part[*httptypes.Process]
 	Policies part[httptypes.PolicyList]
-
-	Plot *plot
-	Keys []deniedKey
 	// Unready are the unready policies that the session may list, HiddenUnready is the number of others.
 	Unready       []unreadyPolicy
 	HiddenUnready int
@@ -67,48 +62,53 @@ func (p *overviewPage) Replicas() []httptypes.Replica {
 type unreadyPolicy struct{ Name, Reason string }
 
 // overview serves the first page.
-func (c *Console) overview(v *visit) {
+func (c *Console) overview(v *visit) error {
 	page := &overviewPage{Standalone: c.standalone}
 	if c.checkURL != nil {
 		page.CheckURL = c.checkURL()
 	}
-	l := &loader{ctx: v.ctx()}
-	c.loadActivity(l, v.session, url.Values{}, &page.Rates, &page.Top, &page.Blocks, shownBlocks)
-	load(l, &page.Process, func(ctx context.Context, into **httptypes.Process) (err error) {
-		*into, err = c.describe(ctx, v.session)
+	l := c.newLoader(v)
+	page.load(l, url.Values{}, shownBlocks)
+	load(l, &page.Process, func(into **httptypes.Process) (err error) {
+		*into, err = c.describe(v.ctx(), v.session)
 		return err
 	})
-	load(l, &page.Policies, func(ctx context.Context, into *httptypes.PolicyList) error {
-		return c.get(ctx, v.session, "/v1/policies", nil, into)
-	})
+	fetch(l, &page.Policies, "/v1/policies", nil)
 	if err := l.finish(); err != nil {
-		c.failWith(v, err)
-		return
+		return err
 	}
-	if page.Rates.Problem == "" {
-		page.Plot = newPlot(&page.Rates.Data.Total, page.Rates.Data.EndTime, page.Rates.Data.PeriodSeconds)
-	}
-	page.Keys = topKeys(&page.Top.Data, shownKeys)
+	page.show(shownKeys)
 	if err := c.addUnready(v, page); err != nil {
-		c.failWith(v, err)
-		return
+		return err
 	}
-	c.render(v, http.StatusOK, "overview", "Overview", page)
+	return c.render(v, http.StatusOK, "overview", "Overview", page)
 }
 
-// loadActivity loads what is observed in the scope of the query.
-func (c *Console) loadActivity(
-	l *loader, s *session, scope url.Values, rates *part[httptypes.RateList], top *part[httptypes.TopList], blocks *part[httptypes.BlockList], most int,
-) {
-	load(l, rates, func(ctx context.Context, into *httptypes.RateList) error {
-		return c.get(ctx, s, "/v1/rates", scope, into)
-	})
-	load(l, top, func(ctx context.Context, into *httptypes.TopList) error { return c.get(ctx, s, "/v1/top", scope, into) })
-	load(l, blocks, func(ctx context.Context, into *httptypes.BlockList) error {
-		query := url.Values{"limit": {strconv.Itoa(most)}}
-		maps.Copy(query, scope)
-		return c.get(ctx, s, "/v1/blocks", query, into)
-	})
+// activity is what is observed in a scope.
+type activity struct {
+	Rates  part[httptypes.RateList]
+	Top    part[httptypes.TopList]
+	Blocks part[httptypes.BlockList]
+	// Plot and Keys show the rates and the most denied keys.
+	Plot *plot
+	Keys []deniedKey
+}
+
+// load loads the lists in the scope of the query, with as many blocks.
+func (a *activity) load(l *loader, scope url.Values, most int) {
+	fetch(l, &a.Rates, "/v1/rates", scope)
+	fetch(l, &a.Top, "/v1/top", scope)
+	limited := maps.Clone(scope)
+	limited.Set("limit", strconv.Itoa(most))
+	fetch(l, &a.Blocks, "/v1/blocks", limited)
+}
+
+// show sets Plot and Keys.
+func (a *activity) show(most int) {
+	if a.Rates.Problem == "" {
+		a.Plot = newPlot(&a.Rates.Data.Total, a.Rates.Data.EndTime, a.Rates.Data.PeriodSeconds)
+	}
+	a.Keys = topKeys(&a.Top.Data, most)
 }
 
 // deniedKey is a key of a policy.

@@ -52,8 +52,8 @@ const refreshSeconds = 10
 // refreshable are the pages that can refresh themselves.
 var refreshable = []string{"overview", "policies", "policy", "key"}
 
-// render answers with the page.
-func (c *Console) render(v *visit, status int, page, title string, content any) {
+// render answers with the page. It returns no problem, but an error of the template.
+func (c *Console) render(v *visit, status int, page, title string, content any) error {
 	data := &layout{Page: page, Title: title, CSRF: c.csrf(v.session), Content: content}
 	if v.session != nil {
 		data.Session, data.Guest, data.User = !v.session.guest, v.session.guest, v.session.claimedUser
@@ -64,7 +64,7 @@ func (c *Console) render(v *visit, status int, page, title string, content any) 
 	}
 	var out bytes.Buffer
 	if err := pages[page].ExecuteTemplate(&out, "layout", data); err != nil {
-		panic(err) // the operator port logs it and answers with status 500
+		return err
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.Header().Set("Content-Length", strconv.Itoa(out.Len()))
@@ -72,6 +72,7 @@ func (c *Console) render(v *visit, status int, page, title string, content any) 
 	if v.r.Method != http.MethodHead {
 		_, _ = v.w.Write(out.Bytes()) // an error means that the browser closed the connection
 	}
+	return nil
 }
 
 // setRefresh refreshes the page if its address asks for it. A person chooses it, since a page that
@@ -91,22 +92,25 @@ func (d *layout) setRefresh(v *visit) {
 type failure struct{ Title, Detail string }
 
 // fail answers with an error page.
-func (c *Console) fail(v *visit, status int, title, detail string) {
-	c.render(v, status, "failure", title, &failure{Title: title, Detail: detail})
+func (c *Console) fail(v *visit, status int, title, detail string) error {
+	return c.render(v, status, "failure", title, &failure{Title: title, Detail: detail})
 }
 
-// failWith answers with the page for an error of the API.
+// failWith answers with the page for an error of the API. Another error is one of this package: the operator port logs it
+// and answers with status 500.
 func (c *Console) failWith(v *visit, err error) {
 	p, ok := errors.AsType[*problem](err)
 	switch {
 	case !ok:
-		panic(err) // no answer of the API
 	case p.Status == http.StatusUnauthorized:
 		c.sessions.end(v.session.id)
 		c.dropCookie(v)
-		c.renderLogin(v, http.StatusUnauthorized, "The token of this session is not valid any more.")
+		err = c.renderLogin(v, http.StatusUnauthorized, "The token of this session is not valid any more.")
 	default:
-		c.fail(v, p.Status, titleOf(p), p.Error())
+		err = c.fail(v, p.Status, titleOf(p), p.Error())
+	}
+	if err != nil {
+		panic(err)
 	}
 }
 

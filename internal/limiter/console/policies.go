@@ -4,7 +4,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -64,31 +63,23 @@ func (c *Console) listRights(v *visit) (*httpapi.ReadRights, error) {
 }
 
 // policies serves the list of policies.
-func (c *Console) policies(v *visit) {
+func (c *Console) policies(v *visit) error {
 	var all part[httptypes.PolicyList]
 	var rates part[httptypes.RateList]
 	var top part[httptypes.TopList]
-	l := &loader{ctx: v.ctx()}
-	load(l, &all, func(ctx context.Context, into *httptypes.PolicyList) error {
-		return c.get(ctx, v.session, "/v1/policies", nil, into)
-	})
-	load(l, &rates, func(ctx context.Context, into *httptypes.RateList) error {
-		return c.get(ctx, v.session, "/v1/rates", nil, into)
-	})
-	load(l, &top, func(ctx context.Context, into *httptypes.TopList) error {
-		return c.get(ctx, v.session, "/v1/top", nil, into)
-	})
-	err := l.finish()
-	if err == nil && all.Problem != "" {
-		err = &problem{Status: http.StatusServiceUnavailable, Detail: all.Problem}
+	l := c.newLoader(v)
+	fetch(l, &all, "/v1/policies", nil)
+	fetch(l, &rates, "/v1/rates", nil)
+	fetch(l, &top, "/v1/top", nil)
+	if err := l.finish(); err != nil {
+		return err
 	}
-	rights, rightsErr := c.listRights(v)
-	if err == nil {
-		err = rightsErr
+	if all.Problem != "" {
+		return &problem{Status: http.StatusServiceUnavailable, Detail: all.Problem}
 	}
+	rights, err := c.listRights(v)
 	if err != nil {
-		c.failWith(v, err)
-		return
+		return err
 	}
 	query := v.r.URL.Query()
 	page := &policiesPage{
@@ -96,12 +87,11 @@ func (c *Console) policies(v *visit) {
 	}
 	rows, err := page.rows(v, rights, &all.Data)
 	if err != nil {
-		c.failWith(v, asProblem(err))
-		return
+		return asProblem(err)
 	}
 	page.cut(rows, query)
 	page.addActivity(&rates.Data, &top.Data)
-	c.render(v, http.StatusOK, "policies", "Policies", page)
+	return c.render(v, http.StatusOK, "policies", "Policies", page)
 }
 
 // rows returns the policies that the session may list and that the search finds.

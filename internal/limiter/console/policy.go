@@ -4,7 +4,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 
@@ -24,13 +23,9 @@ type policyPage struct {
 	Known      bool
 	Standalone bool
 
-	Rates  part[httptypes.RateList]
-	Top    part[httptypes.TopList]
-	Blocks part[httptypes.BlockList]
+	activity
 	// Targets has when a check last applied; of a policy that selects requests.
 	Targets part[httptypes.TargetList]
-	Plot    *plot
-	Keys    []deniedKey
 	// MayInspect permits the form that opens a key, MayUnblock the button that lifts all blocks.
 	MayInspect, MayUnblock bool
 	// Notice reports a change.
@@ -41,31 +36,27 @@ type policyPage struct {
 const shownInPolicy = 100
 
 // policy serves the page of a policy.
-func (c *Console) policy(v *visit) { c.showPolicy(v, v.r.URL.Query().Get("policy"), "") }
+func (c *Console) policy(v *visit) error { return c.showPolicy(v, v.r.URL.Query().Get("policy"), "") }
 
-func (c *Console) showPolicy(v *visit, policy, notice string) {
+func (c *Console) showPolicy(v *visit, policy, notice string) error {
 	namespace, name := plan.SplitID(policy)
 	if namespace == "" || name == "" {
-		c.fail(v, http.StatusNotFound, "Not found", "A policy is named by its Namespace and its name, as in shop/login.")
-		return
+		return &problem{Status: http.StatusNotFound, Detail: "A policy is named by its Namespace and its name, as in shop/login."}
 	}
 	// The right comes first, so that the page of a policy of another Namespace reveals nothing.
 	if _, err := c.authorizer.Authorize(v.ctx(), v.session.token, httpapi.VerbList, namespace, name); err != nil {
-		c.failWith(v, asPageProblem(err))
-		return
+		return asProblem(err)
 	}
 	page := &policyPage{Policy: policy, Standalone: c.standalone, Notice: notice}
 	page.MayInspect = c.may(v.ctx(), v.session, httpapi.VerbInspect, namespace, name) // as GET /v1/plan requires
 	if err := c.loadPolicy(v, page); err != nil {
-		c.failWith(v, err)
-		return
+		return err
 	}
 	if !page.Loaded && page.Reason == "" {
-		c.fail(v, http.StatusNotFound, "Not found", "No policy "+policy+" is in force.")
-		return
+		return &problem{Status: http.StatusNotFound, Detail: "No policy " + policy + " is in force."}
 	}
 	page.MayUnblock = c.may(v.ctx(), v.session, httpapi.VerbUnblock, namespace, name)
-	c.render(v, http.StatusOK, "policy", policy, page)
+	return c.render(v, http.StatusOK, "policy", policy, page)
 }
 
 // loadPolicy loads the parts of the page.
@@ -90,19 +81,14 @@ func (c *Console) loadPolicy(v *visit, page *policyPage) error {
 	if page.MayInspect {
 		page.Facts = factsOf(of, c.may(v.ctx(), v.session, httpapi.VerbReveal, of.Namespace, of.Name))
 	}
-	l := &loader{ctx: v.ctx()}
-	c.loadActivity(l, v.session, url.Values{"policy": {page.Policy}}, &page.Rates, &page.Top, &page.Blocks, shownInPolicy)
+	l, scope := c.newLoader(v), url.Values{"policy": {page.Policy}}
+	page.load(l, scope, shownInPolicy)
 	if len(of.Matches) > 0 && c.reportsTargets {
-		load(l, &page.Targets, func(ctx context.Context, into *httptypes.TargetList) error {
-			return c.get(ctx, v.session, "/v1/targets", url.Values{"policy": {page.Policy}}, into)
-		})
+		fetch(l, &page.Targets, "/v1/targets", scope)
 	}
 	if err := l.finish(); err != nil {
 		return err
 	}
-	if page.Rates.Problem == "" {
-		page.Plot = newPlot(&page.Rates.Data.Total, page.Rates.Data.EndTime, page.Rates.Data.PeriodSeconds)
-	}
-	page.Keys = topKeys(&page.Top.Data, shownInPolicy)
+	page.show(shownInPolicy)
 	return nil
 }

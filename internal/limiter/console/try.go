@@ -24,11 +24,10 @@ type tryPage struct {
 }
 
 // try serves the page that explains a request. The form uses POST, since headers may be secrets.
-func (c *Console) try(v *visit) {
+func (c *Console) try(v *visit) error {
 	page := &tryPage{Method: http.MethodGet}
 	if v.r.Method != http.MethodPost {
-		c.render(v, http.StatusOK, "try", "Try a request", page)
-		return
+		return c.render(v, http.StatusOK, "try", "Try a request", page)
 	}
 	form := v.r.PostForm
 	*page = tryPage{
@@ -39,8 +38,7 @@ func (c *Console) try(v *visit) {
 	check, err := page.check()
 	if err != nil {
 		page.Problem = err.Error()
-		c.render(v, http.StatusBadRequest, "try", "Try a request", page)
-		return
+		return c.render(v, http.StatusBadRequest, "try", "Try a request", page)
 	}
 	answer := &httptypes.Explanation{}
 	err = c.post(v.ctx(), v.session, "/v1/explain", check, answer)
@@ -48,13 +46,12 @@ func (c *Console) try(v *visit) {
 	switch {
 	case isProblem && p.Status != http.StatusUnauthorized:
 		page.Problem = p.Error()
-		c.render(v, p.Status, "try", "Try a request", page)
+		return c.render(v, p.Status, "try", "Try a request", page)
 	case err != nil:
-		c.failWith(v, err)
-	default:
-		page.Answer, page.ByName = answer, answer.RemoveByName()
-		c.render(v, http.StatusOK, "try", "Try a request", page)
+		return err
 	}
+	page.Answer, page.ByName = answer, answer.RemoveByName()
+	return c.render(v, http.StatusOK, "try", "Try a request", page)
 }
 
 // check returns the body of the call.
