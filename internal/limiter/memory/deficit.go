@@ -10,8 +10,60 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// refills is what the algorithms with a bucket have in common.
-type refills struct{}
+// refills are the algorithms with a bucket.
+type refills struct{ bucket }
+
+// bucket is how such an algorithm stores its deficits.
+type bucket interface {
+	// load returns the deficits now.
+	load(v *view) deficits
+	// loadPast returns the deficits at the time, or at the later one of the state.
+	loadPast(v *view, at int64) past
+	// store stores the deficits of now.
+	store(v *view, d deficits)
+	// empty returns the deficit of an empty bucket.
+	empty(v *view) deficit
+	// life returns how long the state exists, as keepAlive does.
+	life(v *view, d deficits) int64
+}
+
+func (r refills) judged(v *view) deficit { return r.load(v).judged() }
+
+func (r refills) used(v *view) int64 { return r.judged(v).units(v) }
+
+func (r refills) usedAfter(v *view, wait int64) int64 {
+	if wait >= r.resetAfter(v) {
+		return 0
+	}
+	return r.judged(v).after(v, wait).units(v)
+}
+
+func (r refills) timeToFit(v *view, cost int64) int64 {
+	missing := r.judged(v)
+	if missing.units(v)+cost <= v.limit.Quota {
+		return 0
+	}
+	return min(missing.timeToFit(v, cost), r.resetAfter(v))
+}
+
+func (r refills) resetAfter(v *view) int64 {
+	d := r.load(v)
+	missing := d.judged()
+	if missing.isZero() {
+		return 0
+	}
+	return min(missing.timeToFill(v), r.life(v, d))
+}
+
+func (r refills) spend(v *view, _ bool) {
+	r.store(v, r.load(v).add(v, v.entry.Cost, r.empty(v)))
+}
+
+func (r refills) keep(v *view) {
+	if d := r.load(v); !d.spent.isZero() {
+		keepFor(v, d.spent.timeToFill(v))
+	}
+}
 
 // beside is what few buckets have beside their state.
 type beside struct {
@@ -77,32 +129,29 @@ type past struct {
 	at int64
 }
 
-// settleIn adds the units to the deficits at the time. first returns the stored deficits and their
-// time, and empty is the deficit of an empty bucket.
-func (refills) settleIn(v *view, units, at int64, empty deficit, first func() past) {
+func (r refills) settle(v *view, units, at int64) {
 	if v.past == nil {
-		p := first()
+		p := r.loadPast(v, at)
 		v.past = &p
 	}
 	at = max(at, v.past.at)
-	v.past.deficits, v.past.at = v.past.after(v, at-v.past.at).add(v, units, empty), at
+	v.past.deficits, v.past.at = v.past.after(v, at-v.past.at).add(v, units, r.empty(v)), at
 }
 
-// deficitsNow returns the deficits after holds have been settled. The state of a full
-// bucket is not needed any more.
-func (refills) deficitsNow(v *view) (now deficits, needed bool) {
-	now = v.past.after(v, v.entry.now-v.past.at)
+// endSettling stores the deficits after holds have been settled. The state of a full bucket is not needed any more.
+func (r refills) endSettling(v *view) {
+	now := v.past.after(v, v.entry.now-v.past.at)
 	v.past = nil
 	if now.spent.isZero() {
 		v.gone, v.beside = 0, beside{}
-		return now, false
+		return
 	}
 	v.spent = true
-	return now, true
+	r.store(v, now)
 }
 
-// keepWith keeps the state for the given microseconds, and as long as the holds.
-func (refills) keepWith(v *view, need int64) {
+// keepFor keeps the state for the given microseconds, and as long as the holds.
+func keepFor(v *view, need int64) {
 	v.expireAfter(v.entry.now, need)
 	if h := v.entry.holds; h.Len() > 0 {
 		v.gone = max(v.gone, h.LastMilli()+1)

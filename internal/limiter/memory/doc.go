@@ -18,7 +18,7 @@
 //	fixed_window.go    FixedWindow
 //	token_bucket.go    TokenBucket
 //	gcra.go            GCRA
-//	deficit.go         how far a bucket is from full
+//	deficit.go         what TokenBucket and GCRA have in common: how far a bucket is from full
 //	sliding.go         SlidingLog and SlidingWindow
 //	suppressed.go      Suppressed
 //	log.go             the log of hits of SlidingLog, SlidingWindow and Suppressed

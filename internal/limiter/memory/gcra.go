@@ -5,13 +5,14 @@ package memory
 
 import (
 	"cmp"
+	"math"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // gcra stores the theoretical arrival time: data[0] plus data[1]/threshold microseconds. With a debt, data[2] is the
 // threshold by which it was stored, else 0.
-type gcra struct{ refills }
+type gcra struct{}
 
 // arrival is a theoretical arrival time: whole plus part/threshold microseconds.
 type arrival struct{ whole, part int64 }
@@ -96,55 +97,21 @@ func (g gcra) store(v *view, d deficits) {
 		v.data[2] = v.limit.Threshold
 	}
 	v.current, v.isCurrent = d, true
-	g.keepWith(v, d.spent.timeToFill(v))
+	keepFor(v, d.spent.timeToFill(v))
 }
 
-func (g gcra) settle(v *view, units, at int64) {
-	g.settleIn(v, units, at, g.empty(v), func() past {
-		d := g.load(v) // may store
-		if !v.exists(v.entry.now) {
-			return past{at: at}
-		}
-		spent, cut := g.arrival(v), v.cut.arrival
-		if rate := v.data[2]; rate != 0 && rate != v.limit.Threshold && spent.whole >= v.entry.now { // a peek has not stored it
-			spent, cut = arrivalOf(v, d.spent), arrivalOf(v, d.cut)
-		}
-		rate := v.limit.Threshold
-		d.spent, d.cut = spent.deficit(at, rate), cut.deficit(at, rate)
-		return past{deficits: d, at: at}
-	})
-}
-
-func (g gcra) endSettling(v *view) {
-	if d, needed := g.deficitsNow(v); needed {
-		g.store(v, d)
+func (g gcra) loadPast(v *view, at int64) past {
+	d := g.load(v) // may store
+	if !v.exists(v.entry.now) {
+		return past{at: at}
 	}
-}
-
-func (g gcra) keep(v *view) {
-	if d := g.load(v); !d.spent.isZero() {
-		g.keepWith(v, d.spent.timeToFill(v))
+	spent, cut := g.arrival(v), v.cut.arrival
+	if rate := v.data[2]; rate != 0 && rate != v.limit.Threshold && spent.whole >= v.entry.now { // a peek has not stored it
+		spent, cut = arrivalOf(v, d.spent), arrivalOf(v, d.cut)
 	}
+	rate := v.limit.Threshold
+	d.spent, d.cut = spent.deficit(at, rate), cut.deficit(at, rate)
+	return past{deficits: d, at: at}
 }
 
-func (g gcra) judged(v *view) deficit {
-	return g.load(v).judged()
-}
-
-func (g gcra) used(v *view) int64 { return g.judged(v).units(v) }
-
-func (g gcra) usedAfter(v *view, wait int64) int64 { return g.judged(v).after(v, wait).units(v) }
-
-func (g gcra) timeToFit(v *view, cost int64) int64 {
-	missing := g.judged(v)
-	if missing.units(v)+cost <= v.limit.Quota {
-		return 0
-	}
-	return missing.timeToFit(v, cost)
-}
-
-func (g gcra) resetAfter(v *view) int64 { return g.judged(v).timeToFill(v) }
-
-func (g gcra) spend(v *view, _ bool) {
-	g.store(v, g.load(v).add(v, v.entry.Cost, g.empty(v)))
-}
+func (gcra) life(*view, deficits) int64 { return math.MaxInt64 }

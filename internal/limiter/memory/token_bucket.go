@@ -4,7 +4,7 @@
 package memory
 
 // tokenBucket stores what was spent of the bucket in data[0] and data[1], and its time in data[2].
-type tokenBucket struct{ refills }
+type tokenBucket struct{}
 
 // load returns the deficits now.
 func (b tokenBucket) load(v *view) deficits {
@@ -29,65 +29,19 @@ func (b tokenBucket) stored(v *view) deficits {
 	return d
 }
 
-func (b tokenBucket) judged(v *view) deficit {
-	return b.load(v).judged()
-}
-
-func (b tokenBucket) used(v *view) int64 { return b.judged(v).units(v) }
-
-func (b tokenBucket) usedAfter(v *view, wait int64) int64 {
-	if wait >= b.resetAfter(v) {
-		return 0
-	}
-	return b.judged(v).after(v, wait).units(v)
-}
-
-func (b tokenBucket) timeToFit(v *view, cost int64) int64 {
-	missing := b.judged(v)
-	if missing.units(v)+cost <= v.limit.Quota {
-		return 0
-	}
-	return min(missing.timeToFit(v, cost), b.resetAfter(v))
-}
-
-func (b tokenBucket) resetAfter(v *view) int64 {
-	d := b.load(v)
-	missing := d.judged()
-	if missing.isZero() {
-		return 0
-	}
-	return min(missing.timeToFill(v), v.keepAlive(d.spent.timeToFill(v)))
-}
-
-func (b tokenBucket) spend(v *view, _ bool) {
-	b.store(v, b.load(v).add(v, v.entry.Cost, b.empty(v)))
-}
-
 func (b tokenBucket) store(v *view, d deficits) {
 	v.debt = d.judged().minus(b.empty(v))
 	v.current, v.isCurrent = d, true
 	high, low := d.spent.bits()
 	v.data = [3]int64{high, low, v.entry.now}
-	b.keepWith(v, d.spent.timeToFill(v))
+	keepFor(v, d.spent.timeToFill(v))
 }
 
-func (b tokenBucket) settle(v *view, units, at int64) {
-	b.settleIn(v, units, at, b.empty(v), func() past {
-		if !v.exists(v.entry.now) {
-			return past{at: at}
-		}
-		return past{deficits: b.stored(v), at: v.data[2]}
-	})
-}
-
-func (b tokenBucket) endSettling(v *view) {
-	if d, needed := b.deficitsNow(v); needed {
-		b.store(v, d)
+func (b tokenBucket) loadPast(v *view, at int64) past {
+	if !v.exists(v.entry.now) {
+		return past{at: at}
 	}
+	return past{deficits: b.stored(v), at: v.data[2]}
 }
 
-func (b tokenBucket) keep(v *view) {
-	if d := b.load(v); !d.spent.isZero() {
-		b.keepWith(v, d.spent.timeToFill(v))
-	}
-}
+func (tokenBucket) life(v *view, d deficits) int64 { return v.keepAlive(d.spent.timeToFill(v)) }

@@ -126,8 +126,8 @@ var algorithms = map[quota.Algorithm]algorithm{
 	quota.FixedWindow:   fixedWindow{},
 	quota.SlidingLog:    slidingLog{},
 	quota.SlidingWindow: slidingWindow{},
-	quota.TokenBucket:   tokenBucket{},
-	quota.GCRA:          gcra{},
+	quota.TokenBucket:   refills{tokenBucket{}},
+	quota.GCRA:          refills{gcra{}},
 	quota.Suppressed:    suppressed{},
 }
 
