@@ -21,12 +21,8 @@ const (
 
 // Store is the store behind a Cache.
 type Store interface {
-	// Evaluate decides the call. Errors are *StoreError.
-	Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error)
-	// Reset, Block and Unblock change the state of a key.
-	Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
-	Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error
-	Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
+	quota.Store
+
 	// AnnounceChange announces to all replicas that the state of the key was changed. It returns no error: a replica
 	// that misses it notices when it asks again, see Cache.
 	AnnounceChange(ctx context.Context, key quota.Key)

@@ -199,7 +199,7 @@ func New(o Options) *Endpoint {
 		options.Observer = e.observed
 	}
 	if e.slices != nil {
-		options.Slices = e.slices
+		options.RetainSlices = e.slices.Retain
 	}
 	e.Engine = engine.New(options)
 	e.unsent = unsent.New(unsent.Options{Committer: e.Engine, Registerer: o.Registry, Logger: o.Logger})

@@ -21,19 +21,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// Store holds the counters and blocks of keys. redisstore.Store holds them in Redis, memory.Store in
-// this process.
-type Store interface {
-	// Evaluate decides all entries of the call together: either all admitted entries spend,
-	// or none. It is one atomic step, except in Redis for many limits and for keys on several nodes of a
-	// cluster. It returns in time for the caller's deadline. After an error the call must not be changed.
-	Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error)
-	// Reset and Unblock delete the state or the block of a key and report whether there was
-	// any. Block denies the key for length, in place of an existing block.
-	Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
-	Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error
-	Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
-}
+// Store is a store with which the engine decides.
+type Store = quota.Store
 
 // HoldLister lists the open holds of a key.
 type HoldLister interface {
@@ -47,10 +36,8 @@ type Options struct {
 	Store Store
 	// Holds lists the holds in Store, for Inspect; nil lists none.
 	Holds HoldLister
-	// Slices are the slices of this process, which end with an edit of their policy; nil for none.
-	Slices interface {
-		Retain(isCurrent func(*quota.Policy) bool)
-	}
+	// RetainSlices ends the slices of this process whose policy was edited; nil without slices.
+	RetainSlices func(isCurrent func(*quota.Policy) bool)
 	// Local decides for policies with failureMode Local while Store does not answer. It must
 	// return no error. Required if Store can fail.
 	Local Store
@@ -82,24 +69,13 @@ type Options struct {
 // Engine decides checks against the current snapshot of plans. It is safe for concurrent
 // use.
 type Engine struct {
-	store  Store
-	holds  HoldLister
-	slices interface {
-		Retain(isCurrent func(*quota.Policy) bool)
-	}
-	local      Store
-	now        func() time.Time
-	replicas   func() int // that have a share of the limits which Local decides
-	draw       func() uint32
+	options    Options
 	metrics    *metrics
 	log        *decisionLog
 	candidates *candidateJudge
-	tracer     trace.Tracer
-	observer   Observer
 	active     atomic.Pointer[view]
 
-	views     viewMaker // only Use uses it
-	memoryLow func() bool
+	views viewMaker // only Use uses it
 
 	explaining chan struct{} // holds one element during an explanation
 }
@@ -119,24 +95,14 @@ func New(o Options) *Engine {
 		o.Replicas = func() int { return 1 }
 	}
 	e := &Engine{
-		store:      o.Store,
-		holds:      o.Holds,
-		slices:     o.Slices,
-		local:      o.Local,
-		now:        o.Now,
-		replicas:   o.Replicas,
-		draw:       o.Draw,
+		options:    o,
 		metrics:    newMetrics(o.Registerer, o.MetricsDetail),
 		log:        newDecisionLog(o.Logger),
 		candidates: newCandidateJudge(o.Store.Evaluate),
-		tracer:     o.Tracer,
-		observer:   o.Observer,
-		memoryLow:  o.MemoryLow,
-
 		explaining: make(chan struct{}, 1),
 	}
 	e.views = viewMaker{series: &e.metrics.series, floods: o.Floods, now: o.Now}
-	o.Registerer.MustRegister(liveExceptions{snapshot: e.Snapshot, now: e.now})
+	o.Registerer.MustRegister(liveExceptions{snapshot: e.Snapshot, now: e.options.Now})
 	return e
 }
 
@@ -145,8 +111,8 @@ func New(o Options) *Engine {
 func (e *Engine) Use(snapshot *plan.Snapshot) {
 	next, removed := e.views.next(snapshot, e.active.Load())
 	e.active.Store(next)
-	if e.slices != nil {
-		e.slices.Retain(next.isCurrent)
+	if e.options.RetainSlices != nil {
+		e.options.RetainSlices(next.isCurrent)
 	}
 	for _, p := range removed {
 		e.metrics.series.remove(p.series)
@@ -181,9 +147,9 @@ var checking = purpose{span: "decide", setActions: (*evaluation).setHitsActions}
 
 // decideAndCount decides the check. It traces, logs and counts the decision.
 func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, purpose *purpose) (decision *limiter.Decision, err error) {
-	if e.tracer != nil {
+	if e.options.Tracer != nil {
 		var end func(*limiter.Decision, error)
-		ctx, end = startDecision(ctx, e.tracer, purpose.span)
+		ctx, end = startDecision(ctx, e.options.Tracer, purpose.span)
 		defer func() { end(decision, err) }()
 	}
 	start := time.Now() //nolint:forbidigo // for the duration metric and the budget of new keys
@@ -212,8 +178,8 @@ func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, purpo
 		e.metrics.count(ev, decision)
 		e.metrics.countHolds(ev)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
-		if e.observer != nil {
-			ev.observe(e.observer, start)
+		if e.options.Observer != nil {
+			ev.observe(e.options.Observer, start)
 		}
 		e.candidates.judge(ctx, ev)
 	}
@@ -241,8 +207,8 @@ func (e *Engine) decide(
 	ev.addCandidates()
 	ev.markOverQuota()
 	if len(ev.call.Entries) > 0 {
-		ev.call.Draw = e.draw()
-		ev.protect(e.memoryLow(), start)
+		ev.call.Draw = e.options.Draw()
+		ev.protect(e.options.MemoryLow(), start)
 		e.evaluate(ctx, ev)
 	}
 	unsent := e.spendCharges(ctx, ev.charges, start)
@@ -270,9 +236,9 @@ func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
 		ctx, cancel = withoutCancel(ctx)
 		defer cancel()
 	}
-	ev.run(ctx, e.store.Evaluate)
+	ev.run(ctx, e.options.Store.Evaluate)
 	if failure, ok := errors.AsType[*quota.StoreError](ev.err); ok && failure.Unwritten {
-		ev.evaluateApart(ctx, e.store.Evaluate)
+		ev.evaluateApart(ctx, e.options.Store.Evaluate)
 	}
 }
 
@@ -287,8 +253,8 @@ func (e *Engine) spendCharges(ctx context.Context, charges *operations, start ti
 
 // charge makes the charges and counts them.
 func (e *Engine) charge(ctx context.Context, charges *operations, start time.Time) error {
-	charges.call.Draw = e.draw()
-	charges.protect(e.memoryLow(), start)
+	charges.call.Draw = e.options.Draw()
+	charges.protect(e.options.MemoryLow(), start)
 	if err := e.change(ctx, charges, "charge"); err != nil {
 		return err
 	}
@@ -348,8 +314,8 @@ func (ev *evaluation) cancellations() *operations {
 // evaluateLocally lets the policies with failureMode Local decide, if the store did not answer.
 func (e *Engine) evaluateLocally(ctx context.Context, ev *evaluation) {
 	if ev.err != nil && ev.needsLocal() {
-		ev.local = ev.localOperations(int64(e.replicas()))
-		ev.local.run(ctx, e.local.Evaluate)
+		ev.local = ev.localOperations(int64(e.options.Replicas()))
+		ev.local.run(ctx, e.options.Local.Evaluate)
 	}
 }
 
@@ -361,14 +327,14 @@ func (e *Engine) change(ctx context.Context, o *operations, name string) error {
 	}
 	start := time.Now()    //nolint:forbidigo // for the ends of blocks
 	o.call.Uncached = true // a remembered denial does not answer it
-	o.protectIDs(e.memoryLow(), start)
-	o.run(ctx, e.store.Evaluate)
+	o.protectIDs(e.options.MemoryLow(), start)
+	o.run(ctx, e.options.Store.Evaluate)
 	switch {
 	case o.err == nil:
 		o.countIDs(start)
 		o.applySubstitutes()
-		if e.observer != nil {
-			o.observeBlocks(e.observer, start)
+		if e.options.Observer != nil {
+			o.observeBlocks(e.options.Observer, start)
 		}
 		e.log.changed(ctx, name, o)
 		e.candidates.change(ctx, o)

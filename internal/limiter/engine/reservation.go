@@ -37,7 +37,7 @@ func (e *Engine) endReserve(ctx context.Context, ev *evaluation, d *limiter.Deci
 // Charge implements limiter.Reserver. Policies that deny the key outright, or exempt it, have no limits
 // and spend nothing.
 func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limiter.Charged, err error) {
-	ctx, end := startChange(ctx, e.tracer, "charge")
+	ctx, end := startChange(ctx, e.options.Tracer, "charge")
 	defer func() { end(charged != nil && charged.Charged, err) }()
 	start := time.Now() //nolint:forbidigo // for the budget of new keys
 	v := e.active.Load()
@@ -96,7 +96,7 @@ const (
 
 // Commit implements limiter.Reserver. It works in every mode, even Disabled.
 func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limiter.Committed, err error) {
-	ctx, end := startChange(ctx, e.tracer, "commit")
+	ctx, end := startChange(ctx, e.options.Tracer, "commit")
 	defer func() { end(committed != nil && committed.Found(), err) }()
 	v := e.active.Load()
 	if v == nil {
@@ -155,7 +155,7 @@ func (h *heldPolicies) committed() *limiter.Committed {
 // Renew implements limiter.Reserver. A reservation that was given out without Redis, or that holds
 // nothing, never ends.
 func (e *Engine) Renew(ctx context.Context, r *limiter.Renew) (renewed *limiter.Renewed, err error) {
-	ctx, end := startChange(ctx, e.tracer, "renew")
+	ctx, end := startChange(ctx, e.options.Tracer, "renew")
 	defer func() { end(renewed != nil, err) }()
 	v := e.active.Load()
 	if v == nil {

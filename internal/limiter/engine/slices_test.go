@@ -32,7 +32,7 @@ func TestSlices(t *testing.T) {
 	open := func() *engine.Engine {
 		slices := slicecache.New(slicecache.Options{Store: store})
 		e := engine.New(engine.Options{
-			Store: slices, Slices: slices, Holds: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+			Store: slices, RetainSlices: slices.Retain, Holds: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		})
 		e.Use(plan.NewSnapshot(1, []*plan.Plan{p}))
 		return e

@@ -39,7 +39,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 		state.Exception, variant = x.state(), x.variantOf(k.policy.plan, variant)
 	}
 	found := participant{policy: k.policy, group: selected.group, variant: variant}
-	reply, err := e.store.Evaluate(ctx, &quota.Call{
+	reply, err := e.options.Store.Evaluate(ctx, &quota.Call{
 		Entries: []quota.Entry{{Policy: found.stored, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})
 	if err != nil {
@@ -57,9 +57,9 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 // addHolds adds the open holds of the key: reservations or slices.
 func (e *Engine) addHolds(ctx context.Context, state *limiter.KeyState, policy *quota.Policy, key quota.Key, open int64) error {
 	var holds []quota.Hold
-	if open > 0 && e.holds != nil {
+	if open > 0 && e.options.Holds != nil {
 		var err error
-		if holds, err = e.holds.Holds(ctx, policy, key, limiter.MaxListedHolds); err != nil {
+		if holds, err = e.options.Holds.Holds(ctx, policy, key, limiter.MaxListedHolds); err != nil {
 			return err
 		}
 	}
@@ -86,12 +86,12 @@ func (e *Engine) Reset(ctx context.Context, id string, key limiter.KeyName) (boo
 		return false, err
 	}
 	states := k.policy.allStates()
-	if e.local != nil {
-		_, _ = e.local.Reset(ctx, states, k.key) // it returns no error
+	if e.options.Local != nil {
+		_, _ = e.options.Local.Reset(ctx, states, k.key) // it returns no error
 	}
-	found, err := e.store.Reset(ctx, states, k.key)
+	found, err := e.options.Store.Reset(ctx, states, k.key)
 	if candidates := k.policy.allCandidateStates(); candidates != nil && err == nil {
-		_, err = e.store.Reset(ctx, candidates, k.key)
+		_, err = e.options.Store.Reset(ctx, candidates, k.key)
 	}
 	return found, e.unlist(ctx, k, err)
 }
@@ -106,12 +106,12 @@ func (e *Engine) Block(ctx context.Context, id string, key limiter.KeyName, leng
 	if length < time.Millisecond || length > plan.MaxWindow || length%time.Millisecond != 0 {
 		return &limiter.FieldError{Field: "duration", Problem: fmt.Sprintf("must be whole milliseconds, 1ms to %gh", plan.MaxWindow.Hours())}
 	}
-	err = e.store.Block(ctx, k.policy.base.stored, k.key, length)
+	err = e.options.Store.Block(ctx, k.policy.base.stored, k.key, length)
 	if c := k.policy.base.candidate; c != nil && err == nil {
-		err = e.store.Block(ctx, c.stored, k.key, length)
+		err = e.options.Store.Block(ctx, c.stored, k.key, length)
 	}
-	if err == nil && e.observer != nil {
-		_ = e.observer.AddBlock(ctx, id, k.key, length) // as in unlist
+	if err == nil && e.options.Observer != nil {
+		_ = e.options.Observer.AddBlock(ctx, id, k.key, length) // as in unlist
 	}
 	return err
 }
@@ -128,12 +128,12 @@ func (e *Engine) Unblock(ctx context.Context, id string, key limiter.KeyName) (b
 
 // unblock removes the block of the key from the stores, and from the list.
 func (e *Engine) unblock(ctx context.Context, k *policyKey) (bool, error) {
-	if e.local != nil {
-		_, _ = e.local.Unblock(ctx, k.policy.base.stored, k.key) // it returns no error
+	if e.options.Local != nil {
+		_, _ = e.options.Local.Unblock(ctx, k.policy.base.stored, k.key) // it returns no error
 	}
-	found, err := e.store.Unblock(ctx, k.policy.base.stored, k.key)
+	found, err := e.options.Store.Unblock(ctx, k.policy.base.stored, k.key)
 	if c := k.policy.base.candidate; c != nil && err == nil {
-		_, err = e.store.Unblock(ctx, c.stored, k.key)
+		_, err = e.options.Store.Unblock(ctx, c.stored, k.key)
 	}
 	return found, e.unlist(ctx, k, err)
 }
@@ -141,8 +141,8 @@ func (e *Engine) unblock(ctx context.Context, k *policyKey) (bool, error) {
 // unlist removes the key from the list of blocks, unless lifting its block failed with err, which it
 // returns. Readers of the list ask the store for each block, so errors of the list are ignored.
 func (e *Engine) unlist(ctx context.Context, k *policyKey, err error) error {
-	if err == nil && e.observer != nil {
-		_ = e.observer.RemoveBlock(ctx, k.policy.id, k.key)
+	if err == nil && e.options.Observer != nil {
+		_ = e.options.Observer.RemoveBlock(ctx, k.policy.id, k.key)
 	}
 	return err
 }
@@ -160,10 +160,10 @@ func (e *Engine) UnblockAll(ctx context.Context, id string) (int, error) {
 		return 0, limiter.ErrNotReady
 	}
 	p, err := v.policyOf(id)
-	if err != nil || e.observer == nil {
+	if err != nil || e.options.Observer == nil {
 		return 0, err
 	}
-	blocks, err := e.observer.BlockedKeys(ctx, id, maxUnblocked)
+	blocks, err := e.options.Observer.BlockedKeys(ctx, id, maxUnblocked)
 	if err != nil {
 		return 0, err
 	}
@@ -225,9 +225,9 @@ func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*
 // listedKey returns the key of the policy that is listed with the hash.
 func (e *Engine) listedKey(ctx context.Context, id, hash string) (quota.Key, error) {
 	var key quota.Key
-	if e.observer != nil {
+	if e.options.Observer != nil {
 		var err error
-		if key, err = e.observer.Resolve(ctx, id, hash); err != nil {
+		if key, err = e.options.Observer.Resolve(ctx, id, hash); err != nil {
 			return "", err
 		}
 	}

@@ -17,6 +17,7 @@
 //	escalation.go      blocks that become longer
 //	key.go           the encoding of keys
 //	names.go         the names of states
+//	store.go         Store, which decides calls
 //	call.go          Call
 //	reply.go         Reply
 //	hold.go          holds: estimates of reservations

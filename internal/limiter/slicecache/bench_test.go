@@ -19,7 +19,7 @@ import (
 )
 
 // openSliced opens the store of one replica in the server, with slices.
-func openSliced(tb testing.TB, server *testenv.Redis) Store {
+func openSliced(tb testing.TB, server *testenv.Redis) quota.Store {
 	tb.Helper()
 	c := New(Options{Store: openRedis(tb, server)})
 	start(tb, c)
@@ -28,7 +28,7 @@ func openSliced(tb testing.TB, server *testenv.Redis) Store {
 
 // load sends checks of the keys to each store, from 64 callers for each, until the time is over. It returns the number of
 // checks, and of those from slices.
-func load(b *testing.B, stores []Store, p *quota.Policy, keys int, length time.Duration) (checks, fromSlices float64) {
+func load(b *testing.B, stores []quota.Store, p *quota.Policy, keys int, length time.Duration) (checks, fromSlices float64) {
 	b.Helper()
 	names := make([]quota.Key, keys)
 	for i := range names {
@@ -67,7 +67,7 @@ func BenchmarkHotKeys(b *testing.B) {
 			if withSlices {
 				open = openSliced
 			}
-			stores := make([]Store, 4)
+			stores := make([]quota.Store, 4)
 			for i := range stores {
 				stores[i] = open(b, server)
 			}
@@ -99,12 +99,12 @@ func BenchmarkDeniedBesideSlices(b *testing.B) {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(reply.Entries[0].Hold).To(Equal(quota.HoldTaken))
 			}
-			load(b, []Store{store}, policy, 1, 100*time.Millisecond)
+			load(b, []quota.Store{store}, policy, 1, 100*time.Millisecond)
 			reply, err := store.Evaluate(b.Context(), storetest.SpendOne(policy, "key-0"))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Denied))
 			for b.Loop() {
-				checks, _ := load(b, []Store{store}, policy, 1, 5*time.Second)
+				checks, _ := load(b, []quota.Store{store}, policy, 1, 5*time.Second)
 				b.ReportMetric(checks/5, "checks/s")
 			}
 		})

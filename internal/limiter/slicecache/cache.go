@@ -15,19 +15,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// Store is the store behind a Cache.
-type Store interface {
-	// Evaluate decides the call. Errors are *StoreError.
-	Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error)
-	// Reset, Block and Unblock change the state of a key.
-	Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
-	Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error
-	Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
-}
-
 // Options configure a Cache. Store is required.
 type Options struct {
-	Store Store
+	Store quota.Store
 	// Keys is the largest number of keys that have slices at a time; 0 is DefaultKeys.
 	Keys int
 	// Exchanges is the largest number of takes a second, each with the commit of the former slice; 0 is
@@ -56,7 +46,7 @@ const (
 //
 // Without Start, slices that are not replaced are spent as a whole when their holds end.
 type Cache struct {
-	store Store
+	store quota.Store
 	// evaluate is Store.Evaluate for calls that outlive the checks that cause them.
 	evaluate  func(*quota.Call) (*quota.Reply, error)
 	now       func() time.Duration

@@ -403,7 +403,7 @@ func TestSlicesOfOneKeyInTwoPolicies(t *testing.T) {
 func TestSlicesForgetNothingThatAnExceptionAdmits(t *testing.T) {
 	for _, algorithm := range []quota.Algorithm{quota.TokenBucket, quota.GCRA, quota.FixedWindow} {
 		t.Run(string(algorithm), func(t *testing.T) {
-			stores(t, func(t *testing.T, open func() Store) {
+			stores(t, func(t *testing.T, open func() quota.Store) {
 				t.Helper()
 				g := NewWithT(t)
 				const most = 10_000

@@ -99,7 +99,7 @@ func TestAKeyWithASliceIsNotIdle(t *testing.T) {
 }
 
 // waitingStore answers a commit when the context of the call has ended.
-type waitingStore struct{ Store }
+type waitingStore struct{ quota.Store }
 
 func (s waitingStore) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
 	if call.Entries[0].Action == quota.Commit {

@@ -24,7 +24,7 @@ func TestQuotaIsExactWhileSlotsMove(t *testing.T) {
 	cluster := testenv.StartRedisCluster(t)
 	nodes := []*testenv.Redis{cluster.AddMaster(), cluster.Nodes[2], cluster.Nodes[0]}
 	keys := []quota.Key{quota.Key(cluster.KeyOn(cluster.Nodes[0], "a")), quota.Key(cluster.KeyOn(cluster.Nodes[1], "a"))}
-	open := func() Store {
+	open := func() quota.Store {
 		client, err := redisclient.New(cluster.URL, time.Minute)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		return openOn(t, client)

@@ -48,27 +48,27 @@ func start(tb testing.TB, c *Cache) (stop func()) {
 }
 
 // stores opens replicas of one store, for each kind of store.
-func stores(t *testing.T, test func(t *testing.T, open func() Store)) {
+func stores(t *testing.T, test func(t *testing.T, open func() quota.Store)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		store := memory.NewStore(memory.Options{Keys: 1000})
-		test(t, func() Store { return store })
+		test(t, func() quota.Store { return store })
 	})
 	t.Run("Redis", func(t *testing.T) {
 		server := testenv.StartRedis(t)
-		test(t, func() Store { return openRedis(t, server) })
+		test(t, func() quota.Store { return openRedis(t, server) })
 	})
 }
 
 // openRedis opens the store of one replica in the server, with remembered denials.
-func openRedis(tb testing.TB, server *testenv.Redis) Store {
+func openRedis(tb testing.TB, server *testenv.Redis) quota.Store {
 	tb.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
 	return openOn(tb, client)
 }
 
 // openOn opens the store of one replica that has the client.
-func openOn(tb testing.TB, client redis.UniversalClient) Store {
+func openOn(tb testing.TB, client redis.UniversalClient) quota.Store {
 	tb.Helper()
 	tb.Cleanup(func() { _ = client.Close() })
 	return denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute, MaxSends: 14}), time.Now)
@@ -77,7 +77,7 @@ func openOn(tb testing.TB, client redis.UniversalClient) Store {
 // Parallel checks through one to four replicas never exceed the quota, and all that they admitted is recorded once the
 // replicas have returned their slices. The rest of the quota can then be spent.
 func TestQuotaIsExact(t *testing.T) {
-	stores(t, func(t *testing.T, open func() Store) {
+	stores(t, func(t *testing.T, open func() quota.Store) {
 		t.Helper()
 		const most = 4000
 		for _, algorithm := range slicedAlgorithms {
@@ -128,7 +128,7 @@ func TestQuotaIsExact(t *testing.T) {
 
 // Chains are charged as a whole or not at all.
 func TestChainsAreAllOrNothing(t *testing.T) {
-	stores(t, func(t *testing.T, open func() Store) {
+	stores(t, func(t *testing.T, open func() quota.Store) {
 		t.Helper()
 		g := NewWithT(t)
 		wide := newPolicy("wide", 500*time.Millisecond, storetest.SlowLimit(quota.FixedWindow, 150_000))

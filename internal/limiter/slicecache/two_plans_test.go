@@ -15,7 +15,7 @@ import (
 
 // While one replica has a plan with slices and the other one its former plan without them, both admit the quota.
 func TestAddingSlicesKeepsTheQuota(t *testing.T) {
-	stores(t, func(t *testing.T, open func() Store) {
+	stores(t, func(t *testing.T, open func() quota.Store) {
 		t.Helper()
 		for _, algorithm := range slicedAlgorithms {
 			t.Run(string(algorithm), func(t *testing.T) {
