@@ -28,7 +28,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -56,22 +55,15 @@ const (
 // container gracefully. Earlier restarts would increase the kubelet's back-off, and no
 // decision is made during a back-off.
 type controllers struct {
-	config     *rest.Config
-	budgets    plan.Budgets
-	tenancy    compile.Tenancy
-	namespaces Namespaces
-	lease      LeaseOptions
-	webhook    WebhookOptions
-	intake     *intake.Intake
-	name       *namer
-	policies   *PolicyMetrics
-	writer     *registry.Writer
-	traffic    *traffic.Reader
-	redisTime  func() time.Time
-	logger     *slog.Logger
-	now        func() time.Time
-	started    time.Time // of the process
-	failure    atomic.Pointer[error]
+	options  *Options
+	intake   *intake.Intake
+	name     *namer
+	policies *PolicyMetrics
+	writer   *registry.Writer
+	traffic  *traffic.Reader
+	now      func() time.Time
+	started  time.Time // of the process
+	failure  atomic.Pointer[error]
 
 	reconciler atomic.Pointer[controller.Reconciler] // nil before the manager runs
 }
@@ -110,15 +102,15 @@ func (c *controllers) run(ctx context.Context) error {
 
 func (c *controllers) fail(err error) {
 	c.failure.Store(&err)
-	c.logger.Error("Controller manager ended; decisions continue", "error", err)
+	c.options.Logger.Error("Controller manager ended; decisions continue", "error", err)
 }
 
 // awaitAPI waits until the API server serves every kind of Weir, since it begins to serve them one by one, and returns the
 // mapper that has found them. It returns false if ctx ends first.
 func (c *controllers) awaitAPI(ctx context.Context) (mapper meta.RESTMapper, served bool) {
-	config := rest.CopyConfig(c.config)
+	config := rest.CopyConfig(c.options.Config)
 	config.Timeout = apiTimeout
-	served = askAPI(ctx, c.logger, "Waiting for the API server; decisions continue", func(context.Context) (err error) {
+	served = askAPI(ctx, c.options.Logger, "Waiting for the API server; decisions continue", func(context.Context) (err error) {
 		if mapper == nil {
 			if mapper, err = newMapper(config); err != nil {
 				return err
@@ -183,20 +175,20 @@ func (c *controllers) manage(ctx context.Context, mapper meta.RESTMapper) error 
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
-	room := newKeyRoom(c.budgets)
-	caches := cacheOptions(c.namespaces, room)
+	room := newKeyRoom(c.options.Budgets)
+	caches := cacheOptions(c.options.Namespaces, room)
 	var err error
-	if caches.HTTPClient, err = cacheClient(c.config, c.logger); err != nil {
+	if caches.HTTPClient, err = cacheClient(c.options.Config, c.options.Logger); err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(c.config, ctrl.Options{
+	mgr, err := ctrl.NewManager(c.options.Config, ctrl.Options{
 		Scheme: scheme,
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			return mapper, nil
 		},
 		Metrics:    metricsserver.Options{BindAddress: "0"}, // served with the metrics of the decisions
 		Cache:      caches,
-		Client:     clientOptions(c.namespaces),
+		Client:     clientOptions(c.options.Namespaces),
 		Controller: config.Controller{CacheSyncTimeout: cacheSyncTimeout},
 		// The elector does this: losing the lease must not end the manager.
 		LeaderElection: false,
@@ -213,21 +205,19 @@ func (c *controllers) manage(ctx context.Context, mapper meta.RESTMapper) error 
 	}
 	terms := controller.NewTermTracker()
 	reconciler := &controller.Reconciler{
-		Publisher: c.writer, Terms: terms, Tenancy: c.tenancy, Namespaces: c.namespaces,
-		Lease: c.lease.reference(), Traffic: c.traffic, Denials: c.traffic, Gateways: gateways,
-		RedisTime: c.redisTime,
+		Publisher: c.writer, Terms: terms, Tenancy: c.options.Tenancy, Namespaces: c.options.Namespaces,
+		Lease: c.options.Lease.reference(), Traffic: c.traffic, Denials: c.traffic, Gateways: gateways,
+		RedisTime: c.options.RedisTime,
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	c.reconciler.Store(reconciler)
-	if err := mgr.Add(&elector{
-		config: c.config, lease: c.lease, writer: c.writer, terms: terms, logger: c.logger,
-	}); err != nil {
+	if err := mgr.Add(&elector{options: c.options, writer: c.writer, terms: terms}); err != nil {
 		return err
 	}
-	if c.webhook.Address != "" {
-		if err := addWebhook(ctx, mgr, c.webhook, c.tenancy, c.budgets.Namespace, c.intake, c.logger); err != nil {
+	if c.options.Webhook.Address != "" {
+		if err := addWebhook(ctx, mgr, c.options, c.intake); err != nil {
 			return err
 		}
 	}
@@ -238,7 +228,7 @@ func (c *controllers) manage(ctx context.Context, mapper meta.RESTMapper) error 
 // newGateways returns the objects of the Gateway API, which are read once a policy needs them.
 func (c *controllers) newGateways(client *http.Client) *gatewayapi.Cache {
 	return gatewayapi.New(gatewayapi.Options{
-		Config: c.config, HTTPClient: client, Namespaces: c.namespaces.Watched,
-		Services: []types.NamespacedName{c.lease.service()}, Logger: c.logger,
+		Config: c.options.Config, HTTPClient: client, Namespaces: c.options.Namespaces.Watched,
+		Services: []types.NamespacedName{c.options.Lease.service()}, Logger: c.options.Logger,
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/testenv/kube"
 )
 
@@ -24,7 +25,7 @@ func TestFailedManagerIsUnhealthyOnlyInAnOldProcess(t *testing.T) {
 	started := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	age := time.Duration(0)
 	c := &controllers{
-		logger: slog.New(slog.DiscardHandler), started: started, now: func() time.Time { return started.Add(age) },
+		options: &Options{Options: endpoint.Options{Logger: slog.New(slog.DiscardHandler)}}, started: started, now: func() time.Time { return started.Add(age) },
 	}
 	age = time.Hour
 	g.Expect(c.Err()).NotTo(HaveOccurred(), "it runs")
@@ -48,7 +49,7 @@ func TestKindsAreAwaited(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	log := gbytes.NewBuffer()
-	c := &controllers{config: server.Config, logger: slog.New(slog.NewTextHandler(log, nil))}
+	c := &controllers{options: &Options{Config: server.Config, Options: endpoint.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}}}
 	found := make(chan meta.RESTMapper, 1)
 	go func() {
 		mapper, _ := c.awaitAPI(t.Context())

@@ -6,7 +6,6 @@ package manager
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -71,11 +70,9 @@ func (o LeaseOptions) service() types.NamespacedName {
 // registry, in which the controller publishes. The Lease only avoids conflicts; the fencing
 // token that stops a former leader is the term, since the registry rejects older ones.
 type elector struct {
-	config  *rest.Config
-	lease   LeaseOptions
+	options *Options
 	writer  *registry.Writer
 	terms   *controller.TermTracker
-	logger  *slog.Logger
 	leading sync.Mutex
 }
 
@@ -84,27 +81,27 @@ func (e *elector) NeedLeaderElection() bool { return false }
 
 // Start runs the leader election until ctx ends, again after each lost lease.
 func (e *elector) Start(ctx context.Context) error {
-	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(e.config), "leader-election"))
+	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(e.options.Config), "leader-election"))
 	if err != nil {
 		return err
 	}
 	lock := func() *resourcelock.LeaseLock {
 		return &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: e.lease.Namespace, Name: e.lease.Name},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: e.options.Lease.Namespace, Name: e.options.Lease.Name},
 			Client:     clients.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: e.lease.Identity},
+			LockConfig: resourcelock.ResourceLockConfig{Identity: e.options.Lease.Identity},
 		}
 	}
 	election, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lock(),
-		LeaseDuration:   e.lease.Duration,
-		RenewDeadline:   e.lease.RenewDeadline,
-		RetryPeriod:     e.lease.RetryPeriod,
+		LeaseDuration:   e.options.Lease.Duration,
+		RenewDeadline:   e.options.Lease.RenewDeadline,
+		RetryPeriod:     e.options.Lease.RetryPeriod,
 		ReleaseOnCancel: true,
-		Name:            e.lease.Name,
+		Name:            e.options.Lease.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) { e.lead(ctx, lock()) },
-			OnStoppedLeading: func() { e.logger.Info("Not leading") },
+			OnStoppedLeading: func() { e.options.Logger.Info("Not leading") },
 		},
 	})
 	if err != nil {
@@ -123,7 +120,7 @@ func (e *elector) Start(ctx context.Context) error {
 func (e *elector) lead(ctx context.Context, lock resourcelock.Interface) {
 	e.leading.Lock() // the previous call may still be returning
 	defer e.leading.Unlock()
-	e.logger.Info("Started leading")
+	e.options.Logger.Info("Started leading")
 	for ctx.Err() == nil {
 		term, end := context.WithCancel(ctx)
 		err := e.writer.Lead(term, func() { e.terms.Begin(term) })
@@ -131,8 +128,8 @@ func (e *elector) lead(ctx context.Context, lock resourcelock.Interface) {
 		if err == nil {
 			return
 		}
-		e.logger.Warn("Lost the term in the registry", "error", err)
-		_ = wait.PollUntilContextCancel(ctx, e.lease.RetryPeriod, false, func(ctx context.Context) (bool, error) {
+		e.options.Logger.Warn("Lost the term in the registry", "error", err)
+		_ = wait.PollUntilContextCancel(ctx, e.options.Lease.RetryPeriod, false, func(ctx context.Context) (bool, error) {
 			return e.holds(ctx, lock), nil
 		})
 	}
@@ -141,6 +138,6 @@ func (e *elector) lead(ctx context.Context, lock resourcelock.Interface) {
 // holds reports whether the Lease names this process as its current holder.
 func (e *elector) holds(ctx context.Context, lock resourcelock.Interface) bool {
 	record, _, err := lock.Get(ctx)
-	return err == nil && record.HolderIdentity == e.lease.Identity &&
-		time.Since(record.RenewTime.Time) < e.lease.RenewDeadline
+	return err == nil && record.HolderIdentity == e.options.Lease.Identity &&
+		time.Since(record.RenewTime.Time) < e.options.Lease.RenewDeadline
 }

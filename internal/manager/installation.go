@@ -5,7 +5,6 @@ package manager
 
 import (
 	"context"
-	"log/slog"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -19,17 +18,13 @@ import (
 // namer finds the name of an installation that was not given one: the UID of the Namespace of
 // its Lease and the name of the Lease, which no other cluster and no other release has.
 type namer struct {
-	config       *rest.Config
-	lease        LeaseOptions
+	options      *Options
 	installation *registry.Installation
-	logger       *slog.Logger
 	done         chan struct{} // closed once the name is known
 }
 
 func newNamer(o *Options, installation *registry.Installation) *namer {
-	n := &namer{
-		config: o.Config, lease: o.Lease, installation: installation, logger: o.Logger, done: make(chan struct{}),
-	}
+	n := &namer{options: o, installation: installation, done: make(chan struct{})}
 	if installation.Name() != "" {
 		close(n.done)
 	}
@@ -41,25 +36,25 @@ func (n *namer) run(ctx context.Context) error {
 	if n.installation.Name() != "" {
 		return nil
 	}
-	if n.config == nil {
-		n.logger.Warn("The name of the installation is unknown without an API server; following the registry that is found. Set --installation to its name")
+	if n.options.Config == nil {
+		n.options.Logger.Warn("The name of the installation is unknown without an API server; following the registry that is found. Set --installation to its name")
 		return nil
 	}
-	config := rest.AddUserAgent(rest.CopyConfig(n.config), "installation")
+	config := rest.AddUserAgent(rest.CopyConfig(n.options.Config), "installation")
 	config.Timeout = apiTimeout
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	logger := n.logger.With("namespace", n.lease.Namespace)
+	logger := n.options.Logger.With("namespace", n.options.Lease.Namespace)
 	if askAPI(ctx, logger, "Waiting for the UID of the Lease's Namespace, which names the installation", func(ctx context.Context) error {
-		namespace, err := clients.CoreV1().Namespaces().Get(ctx, n.lease.Namespace, metav1.GetOptions{})
+		namespace, err := clients.CoreV1().Namespaces().Get(ctx, n.options.Lease.Namespace, metav1.GetOptions{})
 		if err == nil {
-			n.installation.Resolve(string(namespace.UID) + "." + n.lease.Name)
+			n.installation.Resolve(string(namespace.UID) + "." + n.options.Lease.Name)
 		}
 		return err
 	}) {
-		n.logger.Info("Belonging to an installation", "installation", n.installation.Name())
+		n.options.Logger.Info("Belonging to an installation", "installation", n.installation.Name())
 		close(n.done)
 	}
 	return nil

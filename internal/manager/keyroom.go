@@ -9,12 +9,12 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	webhookv1alpha1 "github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
 // keyRoom bounds the keys of key groups in the cache by the budgets: what is stored beyond them, perhaps while the webhook
@@ -78,28 +78,19 @@ func usageOf(group *v1alpha1.RateLimitKeyGroup) plan.Usage {
 		Namespace: group.Namespace, Name: group.Name, UID: string(group.UID), Generation: group.Generation,
 		Group: group.Spec.Group, Keys: plan.NewKeyList(group.Spec.Keys...),
 	}
-	data, err := plan.Encode(record)
-	if err != nil {
-		return plan.Usage{KeyBytes: math.MaxInt32} // larger than any valid one
+	if usage := webhookv1alpha1.UsageOf(record); usage != (plan.Usage{}) {
+		return usage
 	}
-	return plan.UsageOf(record, len(data))
+	return plan.Usage{KeyBytes: math.MaxInt32} // larger than any valid one
 }
 
 // follow gives back the room of deleted key groups. It must be called before the cache starts.
 func (r *keyRoom) follow(ctx context.Context, objects cache.Informers) error {
-	informer, err := objects.GetInformer(ctx, &v1alpha1.RateLimitKeyGroup{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
-		if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-			object = last.Obj
-		}
-		if group, ok := object.(*v1alpha1.RateLimitKeyGroup); ok {
+	return webhookv1alpha1.FollowObjects(ctx, objects, func(was, is *v1alpha1.RateLimitKeyGroup) {
+		if was != nil && is == nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.release(group)
+			r.release(was)
 		}
-	}})
-	return err
+	})
 }

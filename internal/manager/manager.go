@@ -126,13 +126,10 @@ func Run(ctx context.Context, o Options) error {
 	if o.Controllers {
 		o.Webhook.Expiry, o.Webhook.Reviews = o.Expiry, v1alpha1.NewReviews(o.Registry)
 		c := &controllers{
-			name:     name,
-			policies: NewPolicyMetrics(o.Registry),
-			config:   o.Config, budgets: o.Budgets, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
+			options: &o, name: name, policies: NewPolicyMetrics(o.Registry),
 			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
-			redisTime: o.clock.Now,
-			traffic:   traffic.NewReader(registryClient, o.RedisPrefix),
-			intake:    intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
+			traffic: traffic.NewReader(registryClient, o.RedisPrefix),
+			intake:  intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 		}
 		c.writer = registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
 			Installation: installation, LeaseDuration: o.Lease.Duration, Budgets: o.Budgets, Unready: c.unready, Clock: o.clock,

@@ -16,10 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
-	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 	"github.com/weir-dev/weir/internal/webhook/intake"
@@ -67,10 +65,8 @@ func (runOnEveryReplica) NeedLeaderElection() bool { return false }
 
 // addWebhook adds the webhook and its certificate to the manager. Their failures at
 // run time are logged and retried; nothing else depends on them.
-func addWebhook(
-	ctx context.Context, mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, budget plan.Budget,
-	in *intake.Intake, logger *slog.Logger,
-) error {
+func addWebhook(ctx context.Context, mgr ctrl.Manager, options *Options, in *intake.Intake) error {
+	o, logger := options.Webhook, options.Logger
 	config := rest.AddUserAgent(rest.CopyConfig(mgr.GetConfig()), "webhook")
 	config.QPS = -1 // the API server has its own flow control
 	authorization, err := authorizationclient.NewForConfig(config)
@@ -78,8 +74,8 @@ func addWebhook(
 		return err
 	}
 	validator := &v1alpha1.Validator{
-		Namespaces: mgr.GetAPIReader(), Access: authorization.SubjectAccessReviews(), Tenancy: tenancy, Reviews: o.Reviews,
-		Sizes: &v1alpha1.RecordSizes{Objects: mgr.GetCache(), Budget: budget},
+		Namespaces: mgr.GetAPIReader(), Access: authorization.SubjectAccessReviews(), Tenancy: options.Tenancy, Reviews: o.Reviews,
+		Sizes: &v1alpha1.RecordSizes{Objects: mgr.GetCache(), Budget: options.Budgets.Namespace},
 	}
 	if err := validator.Follow(ctx, mgr.GetCache()); err != nil {
 		return err

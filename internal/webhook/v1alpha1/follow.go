@@ -19,13 +19,13 @@ import (
 func (v *Validator) Follow(ctx context.Context, objects cache.Informers) error {
 	v.Matches, v.Exceptions = &warning.MatchIndex{}, &warning.ExceptionIndex{}
 	return errors.Join(
-		follow(ctx, objects, v.Matches.Replace),
-		follow(ctx, objects, func(was, is *v1alpha1.RateLimitException) { v.Exceptions.Replace(was, is) }),
+		FollowObjects(ctx, objects, v.Matches.Replace),
+		FollowObjects(ctx, objects, func(was, is *v1alpha1.RateLimitException) { v.Exceptions.Replace(was, is) }),
 	)
 }
 
-// follow calls replace for each change of an object; nil stands for one that is not there.
-func follow[T any, O interface {
+// FollowObjects calls replace for each change of an object; nil stands for one that is not there. It must be called before the cache starts.
+func FollowObjects[T any, O interface {
 	*T
 	client.Object
 }](ctx context.Context, objects cache.Informers, replace func(was, is O)) error {

@@ -48,7 +48,7 @@ func (s *RecordSizes) shortageOfPlan(review *warning.Review, compiled *plan.Plan
 		if len(problems) > 0 {
 			return plan.Usage{}
 		}
-		return usageOf(other)
+		return UsageOf(other)
 	}))
 }
 
@@ -59,7 +59,7 @@ func (s *RecordSizes) shortageOfKeyGroup(review *warning.Review, compiled *plan.
 		if len(problems) > 0 {
 			return plan.Usage{}
 		}
-		return usageOf(other)
+		return UsageOf(other)
 	}))
 }
 
@@ -70,7 +70,7 @@ func (s *RecordSizes) shortage(r plan.Record, beside map[string]recordSize) *pla
 		return nil
 	}
 	namespace, own := plan.SplitID(r.ID())
-	change, used := usageOf(r), plan.Usage{}
+	change, used := UsageOf(r), plan.Usage{}
 	for name, size := range beside {
 		used.Add(size.usage)
 		if name == own {
@@ -114,8 +114,8 @@ func measure[T any, O interface {
 	return next
 }
 
-// usageOf returns what the record needs of the budgets, nothing if it cannot be encoded.
-func usageOf(r plan.Record) plan.Usage {
+// UsageOf returns what the record needs of the budgets, nothing if it cannot be encoded.
+func UsageOf(r plan.Record) plan.Usage {
 	data, err := plan.Encode(r)
 	if err != nil {
 		return plan.Usage{}

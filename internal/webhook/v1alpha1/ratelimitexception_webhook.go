@@ -105,11 +105,11 @@ func (v *exceptionValidator) budgetWarnings(e *v1alpha1.RateLimitException, all 
 	used := plan.Usage{}
 	for i := range all {
 		if all[i].Name != e.Name && now.Before(all[i].Spec.Until.Time) {
-			used.Add(usageOf(compile.ExceptionOfSize(&all[i])))
+			used.Add(UsageOf(compile.ExceptionOfSize(&all[i])))
 		}
 	}
 	budgets := plan.Budgets{Namespace: v.Sizes.Budget}
-	shortage := budgets.Shortage(e.Namespace, usageOf(compile.ExceptionOfSize(e)), used, plan.Usage{})
+	shortage := budgets.Shortage(e.Namespace, UsageOf(compile.ExceptionOfSize(e)), used, plan.Usage{})
 	if shortage == nil || !now.Before(e.Spec.Until.Time) {
 		return nil
 	}

@@ -60,27 +60,20 @@ var _ admission.Validator[*v1alpha1.RateLimitPolicy] = (*Validator)(nil)
 
 // NewHandler returns the HTTP handler for Path, KeyGroupPath and ExceptionPath.
 func NewHandler(scheme *runtime.Scheme, v *Validator) (http.Handler, error) {
-	policies, err := standalone(Path, admission.WithValidator(scheme, v))
-	if err != nil {
-		return nil, err
-	}
-	keyGroups, err := standalone(KeyGroupPath, admission.WithValidator(scheme, &keyGroupValidator{v}))
-	if err != nil {
-		return nil, err
-	}
-	exceptions, err := standalone(ExceptionPath, admission.WithValidator(scheme, &exceptionValidator{v}))
-	if err != nil {
-		return nil, err
-	}
 	mux := http.NewServeMux()
-	mux.Handle(Path, policies)
-	mux.Handle(KeyGroupPath, keyGroups)
-	mux.Handle(ExceptionPath, exceptions)
+	for path, webhook := range map[string]*admission.Webhook{
+		Path:          admission.WithValidator(scheme, v),
+		KeyGroupPath:  admission.WithValidator(scheme, &keyGroupValidator{v}),
+		ExceptionPath: admission.WithValidator(scheme, &exceptionValidator{v}),
+	} {
+		options := admission.StandaloneOptions{Logger: log.Log.WithName("webhook"), MetricsPath: path}
+		handler, err := admission.StandaloneWebhook(webhook, options)
+		if err != nil {
+			return nil, err
+		}
+		mux.Handle(path, handler)
+	}
 	return mux, nil
-}
-
-func standalone(path string, webhook *admission.Webhook) (http.Handler, error) {
-	return admission.StandaloneWebhook(webhook, admission.StandaloneOptions{Logger: log.Log.WithName("webhook"), MetricsPath: path})
 }
 
 // ValidateCreate rejects a policy that the controller would not accept.
