@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -85,11 +86,12 @@ func (c *Cache) Start(ctx context.Context) error {
 		return nil
 	case <-c.wanted:
 	}
-	objects, err := c.newCache()
+	scheme := newScheme()
+	objects, err := c.newCache(scheme)
 	if err != nil {
 		return err
 	}
-	reader, err := client.New(c.o.Config, client.Options{Scheme: objects.scheme})
+	reader, err := client.New(c.o.Config, client.Options{Scheme: scheme})
 	if err != nil {
 		return err
 	}
@@ -134,8 +136,7 @@ func (c *Cache) follow(ctx context.Context, look <-chan time.Time) bool {
 }
 
 // newCache returns the cache of controller-runtime, without informers.
-func (c *Cache) newCache() (*objectCache, error) {
-	scheme := newScheme()
+func (c *Cache) newCache(scheme *runtime.Scheme) (cache.Cache, error) {
 	o := cache.Options{
 		Scheme: scheme, HTTPClient: c.o.HTTPClient, DefaultTransform: strip, ReaderFailOnMissingInformer: true,
 	}
@@ -145,11 +146,7 @@ func (c *Cache) newCache() (*objectCache, error) {
 			o.DefaultNamespaces[namespace] = cache.Config{}
 		}
 	}
-	objects, err := cache.New(c.o.Config, o)
-	if err != nil {
-		return nil, err
-	}
-	return &objectCache{Cache: objects, scheme: scheme}, nil
+	return cache.New(c.o.Config, o)
 }
 
 // replace builds the next Snapshot.

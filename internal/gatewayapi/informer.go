@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,13 +18,6 @@ import (
 
 // lookTimeout bounds one look.
 const lookTimeout = 5 * time.Second
-
-// objectCache is a cache of controller-runtime with its scheme.
-type objectCache struct {
-	cache.Cache
-
-	scheme *runtime.Scheme
-}
 
 // informer has the objects of one kind. The lock of the Cache guards it.
 type informer struct {
@@ -44,33 +36,6 @@ func (i *informer) availability() availability {
 	return i.state
 }
 
-// newObject and newList return the types of the kind.
-func (k kind) newObject() client.Object {
-	switch k {
-	case kindGateway:
-		return &Gateway{}
-	case kindHTTPRoute:
-		return &HTTPRoute{}
-	case kindGRPCRoute:
-		return &GRPCRoute{}
-	default:
-		return &SecurityPolicy{}
-	}
-}
-
-func (k kind) newList() client.ObjectList {
-	switch k {
-	case kindGateway:
-		return &gatewayList{}
-	case kindHTTPRoute:
-		return &httpRouteList{}
-	case kindGRPCRoute:
-		return &grpcRouteList{}
-	default:
-		return &securityPolicyList{}
-	}
-}
-
 // strip drops the metadata that are not used.
 func strip(object any) (any, error) {
 	o, ok := object.(metav1.Object)
@@ -86,7 +51,7 @@ func strip(object any) (any, error) {
 
 // look starts the informer of the kind if the API server has it and permits reading, else ends it. An error of
 // the API server changes nothing.
-func (c *Cache) look(ctx context.Context, k kind, objects *objectCache, reader client.Reader) {
+func (c *Cache) look(ctx context.Context, k kind, objects cache.Cache, reader client.Reader) {
 	state, err := c.availabilityOf(ctx, k, reader)
 	if err != nil {
 		c.o.Logger.Debug("Failed to find out whether the kind exists", "kind", string(k), "error", err)
@@ -141,7 +106,7 @@ func (c *Cache) availabilityOf(ctx context.Context, k kind, reader client.Reader
 }
 
 // start starts the informer.
-func (c *Cache) start(ctx context.Context, i *informer, objects *objectCache) error {
+func (c *Cache) start(ctx context.Context, i *informer, objects cache.Cache) error {
 	source, err := objects.GetInformer(ctx, i.kind.newObject(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
@@ -194,7 +159,7 @@ func (c *Cache) handlerOf(ctx context.Context, i *informer) toolscache.ResourceE
 }
 
 // stop ends the informer, and forgets its objects.
-func (c *Cache) stop(ctx context.Context, i *informer, objects *objectCache) {
+func (c *Cache) stop(ctx context.Context, i *informer, objects cache.Cache) {
 	if err := objects.RemoveInformer(ctx, i.kind.newObject()); err != nil {
 		c.o.Logger.Error("Failed to end a watch", "kind", string(i.kind), "error", err)
 	}

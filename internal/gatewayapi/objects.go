@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The API groups.
@@ -135,13 +136,25 @@ type list[T any] struct {
 	Items []T `json:"items"`
 }
 
-// The lists of the kinds.
-type (
-	gatewayList        struct{ list[Gateway] }
-	httpRouteList      struct{ list[HTTPRoute] }
-	grpcRouteList      struct{ list[GRPCRoute] }
-	securityPolicyList struct{ list[SecurityPolicy] }
-)
+// prototypes has an object and a list of each kind.
+var prototypes = map[kind]struct {
+	version schema.GroupVersion
+	object  client.Object
+	list    client.ObjectList
+}{
+	kindGateway:        {gatewayVersion, &Gateway{}, &list[Gateway]{}},
+	kindHTTPRoute:      {gatewayVersion, &HTTPRoute{}, &list[HTTPRoute]{}},
+	kindGRPCRoute:      {gatewayVersion, &GRPCRoute{}, &list[GRPCRoute]{}},
+	kindSecurityPolicy: {envoyVersion, &SecurityPolicy{}, &list[SecurityPolicy]{}},
+}
+
+func (k kind) newObject() client.Object {
+	return prototypes[k].object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy of it
+}
+
+func (k kind) newList() client.ObjectList {
+	return prototypes[k].list.DeepCopyObject().(client.ObjectList) //nolint:forcetypeassert // a copy of it
+}
 
 // The copies share all fields that are not changed after decoding.
 
@@ -158,40 +171,17 @@ func (r *GRPCRoute) DeepCopyObject() runtime.Object { return new(*r) }
 func (p *SecurityPolicy) DeepCopyObject() runtime.Object { return new(*p) }
 
 // DeepCopyObject implements runtime.Object.
-func (l *gatewayList) DeepCopyObject() runtime.Object {
-	return &gatewayList{l.clone()}
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *httpRouteList) DeepCopyObject() runtime.Object {
-	return &httpRouteList{l.clone()}
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *grpcRouteList) DeepCopyObject() runtime.Object {
-	return &grpcRouteList{l.clone()}
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *securityPolicyList) DeepCopyObject() runtime.Object {
-	return &securityPolicyList{l.clone()}
-}
-
-func (l *list[T]) clone() list[T] {
-	return list[T]{TypeMeta: l.TypeMeta, ListMeta: l.ListMeta, Items: slices.Clone(l.Items)}
+func (l *list[T]) DeepCopyObject() runtime.Object {
+	return &list[T]{TypeMeta: l.TypeMeta, ListMeta: l.ListMeta, Items: slices.Clone(l.Items)}
 }
 
 // newScheme returns a scheme with the types.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypeWithName(gatewayVersion.WithKind("Gateway"), &Gateway{})
-	scheme.AddKnownTypeWithName(gatewayVersion.WithKind("GatewayList"), &gatewayList{})
-	scheme.AddKnownTypeWithName(gatewayVersion.WithKind("HTTPRoute"), &HTTPRoute{})
-	scheme.AddKnownTypeWithName(gatewayVersion.WithKind("HTTPRouteList"), &httpRouteList{})
-	scheme.AddKnownTypeWithName(gatewayVersion.WithKind("GRPCRoute"), &GRPCRoute{})
-	scheme.AddKnownTypeWithName(gatewayVersion.WithKind("GRPCRouteList"), &grpcRouteList{})
-	scheme.AddKnownTypeWithName(envoyVersion.WithKind(string(kindSecurityPolicy)), &SecurityPolicy{})
-	scheme.AddKnownTypeWithName(envoyVersion.WithKind(string(kindSecurityPolicy)+"List"), &securityPolicyList{})
+	for k, p := range prototypes {
+		scheme.AddKnownTypeWithName(p.version.WithKind(string(k)), p.object)
+		scheme.AddKnownTypeWithName(p.version.WithKind(string(k)+"List"), p.list)
+	}
 	metav1.AddToGroupVersion(scheme, gatewayVersion)
 	metav1.AddToGroupVersion(scheme, envoyVersion)
 	return scheme
