@@ -32,17 +32,8 @@ type facts struct {
 	kind       plan.Kind
 	uid        types.UID
 	generation int64
-	problems   field.ErrorList // why the object has no record
-	warnings   []string        // of the object alone
-	rollout    plan.Rollout
-
-	// Of objects that are not policies.
-
-	reason     string             // of Accepted for the problems; "" follows from them
-	waits      bool               // for a change of another object, which solves the problems
-	withdraws  bool               // the problems remove the record
-	ended      bool               // the object has ended: it needs no record
-	conditions []metav1.Condition // further ones
+	judgement
+	rollout plan.Rollout
 
 	// Of policies.
 
@@ -51,6 +42,17 @@ type facts struct {
 	shadow      compile.Shadow
 	wiring      wiring
 	resolution  resolution
+}
+
+// judgement is what compiling an object found.
+type judgement struct {
+	problems   field.ErrorList    // why the object has no record
+	warnings   []string           // of the object alone
+	reason     string             // of Accepted for the problems; "" follows from them
+	waits      bool               // for a change of another object, which solves the problems: Reconciling, not Stalled
+	withdraws  bool               // the problems remove the last record, which otherwise stays
+	ended      bool               // the object has ended, so it has no record and no problems
+	conditions []metav1.Condition // of the kind alone
 }
 
 // words name an object and its record in messages.

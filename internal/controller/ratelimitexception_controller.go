@@ -54,11 +54,12 @@ func exceptionKind() *recordKind {
 func (r *Reconciler) compileException(ctx context.Context, e *v1alpha1.RateLimitException) (*compiledRecord, error) {
 	now := r.redisTime()
 	if !now.Before(e.Spec.Until.Time) {
-		return &compiledRecord{ended: true, conditions: []metav1.Condition{condition(v1alpha1.ConditionActive, metav1.ConditionFalse,
-			v1alpha1.ReasonExpired, "The exception ended at "+untilText(e)+".")}}, nil
+		return &compiledRecord{judgement: judgement{ended: true, conditions: []metav1.Condition{condition(v1alpha1.ConditionActive,
+			metav1.ConditionFalse, v1alpha1.ReasonExpired, "The exception ended at "+untilText(e)+".")}}}, nil
 	}
-	compiled := &compiledRecord{again: r.localTime(e.Spec.Until.Time), conditions: []metav1.Condition{condition(v1alpha1.ConditionActive,
-		metav1.ConditionTrue, v1alpha1.ReasonActive, "The exception ends at "+untilText(e)+".")}}
+	compiled := &compiledRecord{again: r.localTime(e.Spec.Until.Time)}
+	compiled.conditions = []metav1.Condition{condition(v1alpha1.ConditionActive,
+		metav1.ConditionTrue, v1alpha1.ReasonActive, "The exception ends at "+untilText(e)+".")}
 	policy := &v1alpha1.RateLimitPolicy{}
 	name := types.NamespacedName{Namespace: e.Namespace, Name: e.Spec.Policy}
 	err := r.client.Get(ctx, name, policy, client.UnsafeDisableDeepCopy)

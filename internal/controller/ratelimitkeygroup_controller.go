@@ -51,7 +51,7 @@ func (r *Reconciler) compileKeyGroup(ctx context.Context, group *v1alpha1.RateLi
 	}
 	record, problems := compile.KeyGroup(group)
 	if len(problems) > 0 {
-		return &compiledRecord{problems: problems}, nil
+		return &compiledRecord{judgement: judgement{problems: problems}}, nil
 	}
 	return &compiledRecord{record: record}, nil
 }

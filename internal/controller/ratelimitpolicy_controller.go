@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -100,24 +99,31 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.client, r.uncached = mgr.GetClient(), mgr.GetAPIReader()
 	r.recorder = mgr.GetEventRecorder("weir-controller")
 	r.OutageDelay = cmp.Or(r.OutageDelay, defaultOutageDelay)
-	r.policies = policyKind()
-	recordKinds := []*recordKind{keyGroupKind(), exceptionKind()}
-	r.kinds = kinds{r.policies}
-	for _, k := range recordKinds {
+	policies := policyKind()
+	r.policies = &policies.kind
+	for _, k := range []*recordKind{policies, keyGroupKind(), exceptionKind()} {
 		r.kinds = append(r.kinds, &k.kind)
-	}
-	for _, k := range r.kinds {
-		k.statuses, k.started = newStatusQueue(k, r.Publisher, r.OutageDelay), make(chan struct{})
-		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.writeStatuses(ctx, k) })); err != nil {
+		k.statuses, k.started = newStatusQueue(&k.kind, r.Publisher, r.OutageDelay), make(chan struct{})
+		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.writeStatuses(ctx, &k.kind) })); err != nil {
 			return err
 		}
-	}
-	for _, k := range recordKinds {
 		if err := r.setupRecords(mgr, k); err != nil {
 			return err
 		}
 	}
-	return r.setupPolicies(mgr)
+	if r.Traffic != nil {
+		r.policies.statuses.readsTraffic = true
+		if r.Gateways != nil {
+			r.policies.statuses.gateways = r.Gateways
+		}
+		if err := mgr.Add(manager.RunnableFunc(r.readTraffic)); err != nil {
+			return err
+		}
+	}
+	if r.Denials != nil {
+		return mgr.Add(manager.RunnableFunc(r.writeDenialEvents))
+	}
+	return nil
 }
 
 // options are the options of every controller.
@@ -129,27 +135,9 @@ func options() ctrlcontroller.Options {
 	}
 }
 
-// setupPolicies adds the controller of policies, which also handles the signals for all kinds.
-func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
-	if r.Traffic != nil {
-		r.policies.statuses.readsTraffic = true
-		if r.Gateways != nil {
-			r.policies.statuses.gateways = r.Gateways
-		}
-		if err := mgr.Add(manager.RunnableFunc(r.readTraffic)); err != nil {
-			return err
-		}
-	}
-	if r.Denials != nil {
-		if err := mgr.Add(manager.RunnableFunc(r.writeDenialEvents)); err != nil {
-			return err
-		}
-	}
-	b := ctrl.NewControllerManagedBy(mgr).
-		For(&v1alpha1.RateLimitPolicy{}, builder.WithPredicates(specChanged(), r.whileLeading(r.policies.pass.misses))).
-		WatchesRawSource(source.Func(r.policies.start)).
-		WatchesRawSource(source.Func(r.handleSignals)).
-		WithOptions(options())
+// watchForPolicies adds the signals for all kinds, and what changes the grants of policies.
+func (r *Reconciler) watchForPolicies(b *builder.Builder) *builder.Builder {
+	b = b.WatchesRawSource(source.Func(r.handleSignals))
 	switch {
 	case r.Tenancy != compile.TenancyNamespace:
 	case len(r.Namespaces.Watched) > 0:
@@ -159,7 +147,7 @@ func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 		b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfNamespace),
 			builder.WithPredicates(grantChanged(), r.whileLeading(noneMissed)))
 	}
-	return b.Complete(r)
+	return b
 }
 
 // Unready returns the policies that are not Ready, as this leader knows them. It must not be
@@ -175,18 +163,6 @@ func (r *Reconciler) Unready() plan.Unready { return r.policies.statuses.unready
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways;httproutes;grpcroutes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.envoyproxy.io,resources=securitypolicies,verbs=get;list;watch
-
-// Reconcile publishes one policy or, for the request sweep, removes the orphaned
-// records. The status queue writes the status later. Reconciler is not a
-// reconcile.ObjectReconciler because a deleted policy needs work too.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	return r.whileTermRuns(ctx, func(ctx context.Context, t term) (time.Time, error) {
-		if request == sweep {
-			return time.Time{}, ignoreIfReported(r.Publisher.Sweep(ctx, r.sourceExists), r.Publisher.Rollout(""))
-		}
-		return r.reconcilePolicy(ctx, t, request.NamespacedName)
-	})
-}
 
 // whileTermRuns calls reconcileOne in the running term, if any. It returns when the object is to be compiled again
 // without a change; zero is never.
@@ -209,32 +185,28 @@ func (r *Reconciler) whileTermRuns(
 	return reconcile.Result{}, err
 }
 
-// reconcilePolicy publishes the policy. It returns when the policy is to be compiled again
-// without a change; zero is never.
-func (r *Reconciler) reconcilePolicy(ctx context.Context, t term, name types.NamespacedName) (again time.Time, err error) {
-	policy := &v1alpha1.RateLimitPolicy{}
-	if err := r.client.Get(ctx, name, policy); apierrors.IsNotFound(err) {
-		r.compiled.forget(name)
-		r.judging.forget(name)
-		return again, r.remove(ctx, t, r.policies, name)
-	} else if err != nil {
-		return again, err
-	}
+// compilePolicy returns the plan of the policy, or its problems. The plan in the registry must go if its matches are no
+// longer granted: a broken edit must not preserve them.
+func (r *Reconciler) compilePolicy(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (*compiledRecord, error) {
 	granted, err := grant.Of(ctx, r.client, r.Tenancy, policy.Namespace)
 	if err != nil {
-		return again, err
+		return nil, err
 	}
 	r.grants.observe(policy.Namespace, granted)
-	compiled := r.compiled.of(policy, granted, time.Now()) //nolint:forbidigo // plans depend on the date
-	publishErr := r.publish(ctx, policy, compiled)
-	r.policies.statuses.observePolicy(t, policy, compiled, r.isEdited(t, r.policies, policy))
-	r.markProcessed(ctx, t, r.policies, name)
-	return compiled.again(), ignoreIfReported(publishErr, r.Publisher.Rollout(""))
+	c := r.compiled.of(policy, granted, time.Now()) //nolint:forbidigo // plans depend on the date
+	compiled := c.record(policy)
+	last := r.Publisher.Rollout(client.ObjectKeyFromObject(policy).String()).Plan()
+	compiled.dropsLast = last != nil && !granted.Permits(last)
+	return compiled, nil
 }
 
 // remove deletes the record of a deleted object.
 func (r *Reconciler) remove(ctx context.Context, t term, k *kind, name types.NamespacedName) error {
 	k.statuses.forget(name)
+	if k == r.policies {
+		r.compiled.forget(name)
+		r.judging.forget(name)
+	}
 	err := r.withdraw(ctx, k.id(name))
 	r.markProcessed(ctx, t, k, name)
 	return ignoreIfReported(err, r.Publisher.Rollout(""))
@@ -269,22 +241,6 @@ func (r *Reconciler) isEdited(t term, k *kind, object client.Object) bool {
 			!k.pass.isPending(t, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}))
 }
 
-// publish hands the plan of the policy to the publisher. A policy that does not compile, or
-// that has no room, keeps its last plan, unless a match is not permitted or mayKeepPlan forbids
-// it.
-func (r *Reconciler) publish(ctx context.Context, policy *v1alpha1.RateLimitPolicy, compiled *compilation) error {
-	id := client.ObjectKeyFromObject(policy).String()
-	switch {
-	case len(compiled.problems) == 0:
-		return r.set(ctx, r.policies, policy, compiled.plan, !r.mayKeepPlan(policy, compiled.granted, id))
-	case notAcceptedReason(compiled.problems) == v1alpha1.ReasonMatchNotPermitted,
-		!r.mayKeepPlan(policy, compiled.granted, id):
-		return r.withdraw(ctx, id)
-	default:
-		return nil
-	}
-}
-
 // set makes the record of the object the desired one. dropLast is as in plan.SetOptions.
 func (r *Reconciler) set(ctx context.Context, k *kind, object client.Object, record plan.Record, dropLast bool) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
@@ -299,14 +255,6 @@ func (r *Reconciler) set(ctx context.Context, k *kind, object client.Object, rec
 		return r.Publisher.Set(ctx, record, o)
 	}
 	return err
-}
-
-// mayKeepPlan reports whether the plan in the registry may stay after an edit that is not
-// accepted. It must go if it belongs to an earlier policy of that name, or
-// if its matches are no longer granted: a broken edit must not preserve them.
-func (r *Reconciler) mayKeepPlan(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, id string) bool {
-	last := r.Publisher.Rollout(id).Plan()
-	return last == nil || last.UID == string(policy.UID) && granted.Permits(last)
 }
 
 func (r *Reconciler) withdraw(ctx context.Context, id string) error {

@@ -55,7 +55,7 @@ func TestGenerationInForce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			f := facts{uid: "u", generation: 3, problems: tc.problems, rollout: tc.rollout, shadow: tc.shadow}
+			f := facts{uid: "u", generation: 3, judgement: judgement{problems: tc.problems}, rollout: tc.rollout, shadow: tc.shadow}
 			policy := &v1alpha1.RateLimitPolicy{}
 			policy.Spec.Limits = []v1alpha1.Limit{{Name: "l", Threshold: 9, Window: "1m"}}
 			policy.Status = v1alpha1.RateLimitPolicyStatus{Summary: "of before", EnforcedGeneration: tc.was}

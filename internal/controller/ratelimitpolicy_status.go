@@ -5,6 +5,7 @@ package controller
 
 import (
 	"cmp"
+	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,35 +15,44 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// policyKind returns the kind of RateLimitPolicies.
-func policyKind() *kind {
-	return &kind{
-		record: plan.KindPlan, name: "RateLimitPolicy", plural: "policies",
-		newObject: func() client.Object { return &v1alpha1.RateLimitPolicy{} },
-		newList:   func() client.ObjectList { return &v1alpha1.RateLimitPolicyList{} },
-		earlier: func(object client.Object) earlierStatus {
-			status := &object.(*v1alpha1.RateLimitPolicy).Status //nolint:forcetypeassert // of newObject
-			return earlierStatus{status.Conditions, status.ObservedGeneration, status.LastHandledReconcileAt}
+// policyKind returns the kind of RateLimitPolicies. Its controller also handles the signals for all kinds.
+func policyKind() *recordKind {
+	return &recordKind{
+		kind: kind{
+			record: plan.KindPlan, name: "RateLimitPolicy", plural: "policies",
+			newObject: func() client.Object { return &v1alpha1.RateLimitPolicy{} },
+			newList:   func() client.ObjectList { return &v1alpha1.RateLimitPolicyList{} },
+			earlier: func(object client.Object) earlierStatus {
+				status := &object.(*v1alpha1.RateLimitPolicy).Status //nolint:forcetypeassert // of newObject
+				return earlierStatus{status.Conditions, status.ObservedGeneration, status.LastHandledReconcileAt}
+			},
+			status: func(object client.Object, f *facts) newStatus {
+				policy := object.(*v1alpha1.RateLimitPolicy) //nolint:forcetypeassert // of newObject
+				status := f.policyStatus(policy)
+				return newStatus{&status, status.Conditions, needsWrite(&policy.Status, &status)}
+			},
 		},
-		status: func(object client.Object, f *facts) newStatus {
-			policy := object.(*v1alpha1.RateLimitPolicy) //nolint:forcetypeassert // of newObject
-			status := f.policyStatus(policy)
-			return newStatus{&status, status.Conditions, needsWrite(&policy.Status, &status)}
+		compile: func(ctx context.Context, r *Reconciler, object client.Object) (*compiledRecord, error) {
+			return r.compilePolicy(ctx, object.(*v1alpha1.RateLimitPolicy)) //nolint:forcetypeassert // of newObject
 		},
+		watch: (*Reconciler).watchForPolicies,
 	}
 }
 
-// observePolicy records the facts of a policy that was handed to the publisher in that term.
-func (q *statusQueue) observePolicy(t term, policy *v1alpha1.RateLimitPolicy, compiled *compilation, isEdited bool) {
-	was := earlierStatus{policy.Status.Conditions, policy.Status.ObservedGeneration, policy.Status.LastHandledReconcileAt}
-	q.observe(t, policy, was, isEdited, func(earlier facts) facts {
-		return facts{
-			problems: compiled.problems, warnings: compiled.warnings,
-			requestedAt: requestedAt(policy), mode: compiled.mode(), shadow: compiled.shadow,
-			wiring:     earlier.wiring.follow(policy, compiled.selectors()),
-			resolution: earlier.resolution.follow(policy, earlier.generation),
-		}
-	})
+// record returns the result for the policy.
+func (c *compilation) record(policy *v1alpha1.RateLimitPolicy) *compiledRecord {
+	return &compiledRecord{
+		judgement: judgement{
+			problems: c.problems, warnings: c.warnings,
+			withdraws: len(c.problems) > 0 && notAcceptedReason(c.problems) == v1alpha1.ReasonMatchNotPermitted,
+		},
+		record: c.plan, again: c.again(),
+		complete: func(f, earlier *facts) {
+			f.requestedAt, f.mode, f.shadow = requestedAt(policy), c.mode(), c.shadow
+			f.wiring = earlier.wiring.follow(policy, c.selectors())
+			f.resolution = earlier.resolution.follow(policy, earlier.generation)
+		},
+	}
 }
 
 // status returns the status that follows from the facts. A request that was withdrawn stays

@@ -201,7 +201,7 @@ func TestConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			f := facts{uid: "u", generation: 3, problems: tc.problems, rollout: tc.rollout, resolution: tc.resolution}
+			f := facts{uid: "u", generation: 3, judgement: judgement{problems: tc.problems}, rollout: tc.rollout, resolution: tc.resolution}
 			conditions := f.allConditions()
 			g.Expect(describe(conditions)).To(Equal(tc.want))
 			for _, c := range conditions {
@@ -228,7 +228,7 @@ func TestProgrammedReportsWhichPlanStays(t *testing.T) {
 	invalid := field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "")}
 	forbidden := field.ErrorList{field.Forbidden(field.NewPath("spec"), "")}
 	message := func(problems field.ErrorList, last plan.Record) string {
-		f := facts{problems: problems, rollout: plan.Rollout{Reachable: true, Record: last}}
+		f := facts{judgement: judgement{problems: problems}, rollout: plan.Rollout{Reachable: true, Record: last}}
 		return f.programmed().Message
 	}
 	last := &plan.Plan{Generation: 2}

@@ -57,7 +57,7 @@ func newTargetQueue(t *testing.T, objects *gatewayapi.Snapshot) *targetQueue {
 func (q *targetQueue) lead(objects *gatewayapi.Snapshot) {
 	q.t.Helper()
 	q.objects = objects
-	q.statusQueue = newStatusQueue(policyKind(), published{queueAt: q.queueAt}, tooLong)
+	q.statusQueue = newStatusQueue(&policyKind().kind, published{queueAt: q.queueAt}, tooLong)
 	q.now = func() time.Time { return time.Unix(1_900_000_000, 0).Add(q.at) }
 	q.gateways = q
 	q.t.Cleanup(q.queue.ShutDown)

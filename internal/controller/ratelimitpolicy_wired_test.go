@@ -69,7 +69,7 @@ func (q *wiredQueue) report(at time.Duration, selectors string) {
 // nextTerm begins a term of another process.
 func (q *wiredQueue) nextTerm() {
 	q.t.Helper()
-	q.statusQueue = newStatusQueue(policyKind(), published{queueAt: q.queueAt}, tooLong)
+	q.statusQueue = newStatusQueue(&policyKind().kind, published{queueAt: q.queueAt}, tooLong)
 	q.now = func() time.Time { return time.Unix(1_900_000_000, 0).Add(q.at) }
 	q.t.Cleanup(q.queue.ShutDown)
 	q.endInitialPass(q.running)

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,11 +18,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// recordKind is a kind of objects other than policies. Its controller compiles each of them to a record.
+// recordKind is a kind whose controller compiles each object to a record.
 type recordKind struct {
 	kind
 
-	// compile returns the record of the object, or its problems. An error is retried.
+	// compile returns the record of the object, which must not be changed, or its problems. An error is retried.
 	compile func(context.Context, *Reconciler, client.Object) (*compiledRecord, error)
 	// watch adds further watches; nil adds none.
 	watch func(*Reconciler, *builder.Builder) *builder.Builder
@@ -32,16 +30,12 @@ type recordKind struct {
 
 // compiledRecord is the result of compiling an object.
 type compiledRecord struct {
-	record   plan.Record     // nil if there are problems
-	problems field.ErrorList // why the object is not accepted
+	judgement
 
-	reason     string // of the condition Accepted for the problems; "" follows from them
-	waits      bool   // for a change of another object, which solves the problems: Reconciling, not Stalled
-	ended      bool   // the object has ended, so it has no record and no problems
-	withdraws  bool   // the problems remove the last record, which otherwise stays
-	warnings   []string
-	conditions []metav1.Condition // of the kind alone
-	again      time.Time          // when the object is to be compiled again without a change; zero is never
+	record    plan.Record             // nil if there are problems
+	dropsLast bool                    // the last record must not stay
+	complete  func(f, earlier *facts) // adds the facts of a policy; nil for other kinds
+	again     time.Time               // when the object is to be compiled again without a change; zero is never
 }
 
 // setupRecords adds the controller of the kind to the manager.
@@ -55,6 +49,9 @@ func (r *Reconciler) setupRecords(mgr ctrl.Manager, k *recordKind) error {
 	}
 	return b.Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		return r.whileTermRuns(ctx, func(ctx context.Context, t term) (time.Time, error) {
+			if request == sweep {
+				return time.Time{}, ignoreIfReported(r.Publisher.Sweep(ctx, r.sourceExists), r.Publisher.Rollout(""))
+			}
 			return r.reconcileRecord(ctx, t, k, request.NamespacedName)
 		})
 	}))
@@ -74,12 +71,7 @@ func (r *Reconciler) reconcileRecord(ctx context.Context, t term, k *recordKind,
 		return again, err
 	}
 	publishErr := r.publishRecord(ctx, k, object, compiled)
-	k.statuses.observe(t, object, k.earlier(object), r.isEdited(t, &k.kind, object), func(facts) facts {
-		return facts{
-			problems: compiled.problems, warnings: compiled.warnings,
-			reason: compiled.reason, waits: compiled.waits, withdraws: compiled.withdraws, ended: compiled.ended, conditions: compiled.conditions,
-		}
-	})
+	k.statuses.observe(t, object, k.earlier(object), r.isEdited(t, &k.kind, object), compiled)
 	r.markProcessed(ctx, t, &k.kind, name)
 	return compiled.again, ignoreIfReported(publishErr, r.Publisher.Rollout(""))
 }
@@ -88,17 +80,17 @@ func (r *Reconciler) reconcileRecord(ctx context.Context, t term, k *recordKind,
 // or it belongs to an earlier object of that name.
 func (r *Reconciler) publishRecord(ctx context.Context, k *recordKind, object client.Object, compiled *compiledRecord) error {
 	id := k.id(client.ObjectKeyFromObject(object))
-	isForeign := false
+	dropsLast := compiled.dropsLast
 	if last := r.Publisher.Rollout(id).Record; last != nil {
 		uid, _ := last.Source()
-		isForeign = uid != string(object.GetUID())
+		dropsLast = dropsLast || uid != string(object.GetUID())
 	}
 	switch {
 	case compiled.ended:
 		return r.withdraw(ctx, id)
 	case len(compiled.problems) == 0:
-		return r.set(ctx, &k.kind, object, compiled.record, isForeign)
-	case compiled.withdraws, isForeign:
+		return r.set(ctx, &k.kind, object, compiled.record, dropsLast)
+	case compiled.withdraws, dropsLast:
 		return r.withdraw(ctx, id)
 	default:
 		return nil

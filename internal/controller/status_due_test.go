@@ -49,11 +49,16 @@ func newQueueAt(t *testing.T) *queueAt {
 	q := &queueAt{t: t, running: term{number: 1, ctx: t.Context()}}
 	q.policy = testpolicy.Make("shop/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
 	q.policy.UID, q.policy.Generation = "u", 3
-	q.statusQueue = newStatusQueue(policyKind(), published{queueAt: q}, tooLong)
+	q.statusQueue = newStatusQueue(&policyKind().kind, published{queueAt: q}, tooLong)
 	t.Cleanup(q.queue.ShutDown)
 	start := time.Unix(1_900_000_000, 0)
 	q.now = func() time.Time { return start.Add(q.at) }
 	return q
+}
+
+// observePolicy observes the policy with what it was compiled to.
+func (q *statusQueue) observePolicy(t term, policy *v1alpha1.RateLimitPolicy, compiled *compilation, isEdited bool) {
+	q.observe(t, policy, policyKind().earlier(policy), isEdited, compiled.record(policy))
 }
 
 func (q *queueAt) name() types.NamespacedName { return nameOf("shop/p") }

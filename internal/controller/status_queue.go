@@ -137,9 +137,8 @@ func (q *statusQueue) endInitialPass(t term) {
 	}
 }
 
-// observe records the facts of an object that was handed to the publisher in that term. next makes them from the earlier
-// ones; the Rollout is set here.
-func (q *statusQueue) observe(t term, object client.Object, was earlierStatus, isEdited bool, next func(earlier facts) facts) {
+// observe records the facts of an object that was handed to the publisher in that term.
+func (q *statusQueue) observe(t term, object client.Object, was earlierStatus, isEdited bool, compiled *compiledRecord) {
 	name := client.ObjectKeyFromObject(object)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -155,9 +154,11 @@ func (q *statusQueue) observe(t term, object client.Object, was earlierStatus, i
 		s.announced = announcedBy(object, &was, isEdited)
 		s.isReportedReady = isReady(was.conditions, object.GetGeneration())
 	}
-	rollout := s.rollout
-	s.facts = next(s.facts)
-	s.kind, s.uid, s.generation, s.rollout = q.kind, object.GetUID(), object.GetGeneration(), rollout
+	next := facts{kind: q.kind, uid: object.GetUID(), generation: object.GetGeneration(), judgement: compiled.judgement, rollout: s.rollout}
+	if compiled.complete != nil {
+		compiled.complete(&next, &s.facts)
+	}
+	s.facts = next
 	// The cache may be behind the last write.
 	if was := reportedBy(object, &was); s.reported == (reported{}) || was == s.key() {
 		s.reported = was
