@@ -59,38 +59,43 @@ func newExchange(client redis.UniversalClient, prefix, replica string) *exchange
 	return &exchange{client: client, keys: []string{prefix + partsKey, prefix + scopesKey}, left: prefix + leftKey, replica: replica}
 }
 
-// ignoreNil returns the error of a script, unless it is that it returned nothing.
-func ignoreNil(err error) error {
+// run returns the strings with which the script replies, if any.
+func (x *exchange) run(ctx context.Context, script *redis.Script, keys []string, args ...any) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	values, err := script.Run(ctx, x.client, keys, args...).StringSlice()
 	if errors.Is(err, redis.Nil) {
-		return nil
+		return nil, nil
+	}
+	return values, err
+}
+
+// readParts calls use for each part with which the script replies, and for the name of the part. A part of another
+// release may not decode: it is missing.
+func (x *exchange) readParts(ctx context.Context, use func(name string, p *part), script *redis.Script, keys []string, args ...any) error {
+	values, err := x.run(ctx, script, keys, args...)
+	for i := 0; i+1 < len(values); i += 2 {
+		if p, err := decodePart([]byte(values[i+1])); err == nil {
+			use(values[i], p)
+		}
 	}
 	return err
 }
 
 // share stores the encoded part, if it is not empty, and returns the scopes that readers look at.
 func (x *exchange) share(ctx context.Context, encoded []byte) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	return shareScript.Run(ctx, x.client, x.keys, x.replica, encoded, partLife.Milliseconds()).StringSlice()
+	return x.run(ctx, shareScript, x.keys, x.replica, encoded, partLife.Milliseconds())
 }
 
 // requestParts records that a reader looks at the scope, and returns the parts that cover it.
-func (x *exchange) requestParts(ctx context.Context, scope string) ([]*part, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	values, err := lookScript.Run(ctx, x.client, x.keys, scope, lookLife.Milliseconds(), partLife.Milliseconds()).StringSlice()
-	if err != nil {
-		return nil, err
-	}
-	var parts []*part
-	for i := 0; i+1 < len(values); i += 2 {
-		p, err := decodePart([]byte(values[i+1]))
-		if err == nil && p.covers(scope) { // a part of another release may not decode: it is missing
-			p.Replica = values[i]
+func (x *exchange) requestParts(ctx context.Context, scope string) (parts []*part, err error) {
+	err = x.readParts(ctx, func(replica string, p *part) {
+		if p.covers(scope) {
+			p.Replica = replica
 			parts = append(parts, p)
 		}
-	}
-	return parts, nil
+	}, lookScript, x.keys, scope, lookLife.Milliseconds(), partLife.Milliseconds())
+	return parts, err
 }
 
 // share writes started blocks and, while a reader looks, the part of this replica. A failure is logged

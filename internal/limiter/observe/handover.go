@@ -88,47 +88,25 @@ func (p *policyPart) decisions() (sum int64) {
 }
 
 func (x *exchange) leave(ctx context.Context, began string, encoded []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	return ignoreNil(leaveScript.Run(ctx, x.client, []string{x.keys[0], x.left},
-		x.replica, x.replica+" "+began, encoded, leftLife.Milliseconds(), maxLeft).Err())
+	_, err := x.run(ctx, leaveScript, []string{x.keys[0], x.left}, x.replica, x.replica+" "+began, encoded, leftLife.Milliseconds(), maxLeft)
+	return err
 }
 
-// left returns the parts that ended replicas left, none while Redis does not answer.
-func (c *Collector) left(ctx context.Context) []*part {
+// left returns the parts that ended replicas left, none while Redis does not answer. The keys of replicas that ended more than
+// a summaryPeriod ago count no more.
+func (c *Collector) left(ctx context.Context) (parts []*part) {
 	if c.exchange == nil {
 		return nil
 	}
-	parts, err := c.exchange.leftParts(ctx)
-	if err != nil {
-		return nil
-	}
-	return parts
-}
-
-// leftParts returns the parts that ended replicas left. The keys of replicas that ended more than a summaryPeriod ago
-// count no more.
-func (x *exchange) leftParts(ctx context.Context) ([]*part, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	values, err := leftScript.Run(ctx, x.client, []string{x.left}, leftLife.Milliseconds()).StringSlice()
-	if err != nil {
-		return nil, err
-	}
-	var parts []*part
-	for i := 0; i+1 < len(values); i += 2 {
-		p, err := decodePart([]byte(values[i+1]))
-		if err != nil { // of another release
-			continue
-		}
-		if age, err := strconv.ParseInt(values[i], 10, 64); err != nil || age > summaryPeriod.Milliseconds() {
+	_ = c.exchange.readParts(ctx, func(age string, p *part) {
+		if millis, err := strconv.ParseInt(age, 10, 64); err != nil || millis > summaryPeriod.Milliseconds() {
 			p.dropKeys()
 			p.Seconds = 0
 		}
 		p.Dropped = 0 // since the start of replicas that have ended
 		parts = append(parts, p)
-	}
-	return parts, nil
+	}, leftScript, []string{c.exchange.left}, leftLife.Milliseconds())
+	return parts
 }
 
 // countedSince returns since when the parts together have counted without a gap, up to the last sample. It is
