@@ -156,57 +156,46 @@ type Endpoint struct {
 	Operator *httpserver.Server
 	Metrics  *httpserver.Server
 	GRPC     *grpcserver.Server
-	local    *memory.Store
-	denials  *denialcache.Cache // nil without Redis
-	slices   *slicecache.Cache  // nil without Redis, or without Options.SliceKeys
-	holds    engine.HoldLister
 	ignored  *forwarded.Ignored
-	memory   *flood.Memory      // of Redis; nil without it
 	observed *observe.Collector // nil without Options.Observe
 	// connections bounds what clients can hold in all ports.
 	connections *connlimit.Set
 	unsent      *unsent.Charges // charges of Envoy that Redis did not answer
 	prober      *probe.Prober
-	reporter    *traffic.Reporter // nil for none
-	options     Options
+	// tasks run until the endpoint is to stop, outliving until it has drained.
+	tasks, outliving []func(context.Context) error
+	options          Options
 	// withoutOperator is whether another process has the default address of the operator port.
 	withoutOperator bool
 }
 
 // New returns an endpoint without plans that does not listen yet.
 func New(o Options) *Endpoint {
-	e := &Endpoint{
-		options: o, local: memory.NewStore(memory.Options{Keys: o.LocalKeys, Now: o.Now}),
-		ignored: forwarded.NewIgnored(o.Registry, o.Logger),
-	}
-	e.local.Register(o.Registry)
-	store, fallback := e.stores()
+	e := &Endpoint{options: o, ignored: forwarded.NewIgnored(o.Registry, o.Logger)}
 	options := engine.Options{
-		Store:      store,
-		Holds:      e.holds,
-		Local:      fallback,
 		Now:        o.exceptionClock(),
 		Replicas:   o.LiveReplicas,
 		Floods:     o.Floods,
-		MemoryLow:  e.memoryLow,
 		Registerer: o.Registry,
 		Logger:     o.Logger,
 		Tracer:     e.tracer(),
 
 		MetricsDetail: o.MetricsDetail,
 	}
+	e.addStores(&options)
 	if e.observed != nil {
 		options.Observer = e.observed
 	}
-	if e.slices != nil {
-		options.RetainSlices = e.slices.Retain
-	}
 	e.Engine = engine.New(options)
 	e.unsent = unsent.New(unsent.Options{Committer: e.Engine, Registerer: o.Registry, Logger: o.Logger})
+	e.tasks = append(e.tasks, e.unsent.Start)
+	if o.TLS != nil {
+		e.tasks = append(e.tasks, o.TLS.Start)
+	}
 	if e.observed != nil {
 		e.observed.Watch(e.Decisions)
 	}
-	e.reporter = e.newReporter()
+	e.addReporter()
 	e.prober = e.newProber()
 	e.connections = connlimit.New(connlimit.Options{Registerer: o.Registry, Logger: o.Logger})
 	var httpTLS, grpcTLS *tls.Config
@@ -245,34 +234,34 @@ func New(o Options) *Endpoint {
 	return e
 }
 
-// stores returns the store of the counters, and the one for when it does not answer; nil if it
-// always does.
-func (e *Endpoint) stores() (counters, fallback engine.Store) {
+// addStores sets the stores of the engine: with Redis slices before cached denials before Redis, each of which takes what
+// the former cannot decide, else this process.
+func (e *Endpoint) addStores(to *engine.Options) {
 	o := &e.options
+	local := memory.NewStore(memory.Options{Keys: o.LocalKeys, Now: o.Now})
+	local.Register(o.Registry)
+	e.tasks = append(e.tasks, local.Start)
 	if o.Redis == nil {
-		e.observeWith(e.local)
-		e.holds = e.local
-		return e.local, nil
+		e.observeWith(local)
+		to.Store, to.Holds = local, local
+		return
 	}
 	e.traceRedis()
-	now := o.clock()
 	store := redisstore.NewStore(redisstore.Options{
 		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry, Logger: o.Logger,
 	})
 	e.observeWith(store)
-	e.holds = store
-	e.denials = denialcache.New(store, now)
-	e.memory = flood.NewMemory(redisclient.MemoryUse(o.Redis, o.Logger, o.Registry), o.Logger)
-	if o.SliceKeys == 0 {
-		return e.denials, e.local
+	denials := denialcache.New(store, o.clock())
+	used := flood.NewMemory(redisclient.MemoryUse(o.Redis, o.Logger, o.Registry), o.Logger)
+	e.tasks = append(e.tasks, denials.Start, used.Start)
+	to.Store, to.Holds, to.Local, to.MemoryLow = denials, store, local, used.Low
+	if o.SliceKeys > 0 {
+		sliced := slicecache.New(slicecache.Options{Store: denials, Keys: o.SliceKeys, Registerer: o.Registry})
+		denials.ForwardChanges(sliced)
+		e.tasks = append(e.tasks, sliced.Start)
+		to.Store, to.RetainSlices = sliced, sliced.Retain
 	}
-	e.slices = slicecache.New(slicecache.Options{Store: e.denials, Keys: o.SliceKeys, Registerer: o.Registry})
-	e.denials.ForwardChanges(e.slices)
-	return e.slices, e.local
 }
-
-// memoryLow reports whether Redis, if any, is short of memory.
-func (e *Endpoint) memoryLow() bool { return e.memory != nil && e.memory.Low() }
 
 // newProber returns the Prober of all doors. Codes are in Redis, so that any replica answers them.
 func (e *Endpoint) newProber() *probe.Prober {
@@ -373,20 +362,10 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	if err := e.Bind(ctx); err != nil {
 		return err
 	}
-	defer e.startObserving(ctx)()
-	defer e.startReporting(ctx)()
+	defer e.startOutliving(ctx)()
 	group, ctx := errgroup.WithContext(ctx)
-	if e.options.TLS != nil {
-		group.Go(func() error { return e.options.TLS.Start(ctx) })
-	}
-	group.Go(func() error { return e.local.Start(ctx) })
-	group.Go(func() error { return e.unsent.Start(ctx) })
-	if e.denials != nil {
-		group.Go(func() error { return e.denials.Start(ctx) })
-		group.Go(func() error { return e.memory.Start(ctx) })
-	}
-	if e.slices != nil {
-		group.Go(func() error { return e.slices.Start(ctx) })
+	for _, task := range e.tasks {
+		group.Go(func() error { return task(ctx) })
 	}
 	for _, p := range e.ports() {
 		group.Go(func() error { return p.Start(ctx) })

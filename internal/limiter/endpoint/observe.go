@@ -5,6 +5,7 @@ package endpoint
 
 import (
 	"context"
+	"sync"
 
 	"github.com/weir-dev/weir/internal/limiter/observe"
 )
@@ -19,6 +20,7 @@ func (e *Endpoint) observeWith(blocks observe.BlockStore) {
 		Blocks: blocks, Redis: o.Redis, Prefix: o.RedisPrefix, Replica: o.ReplicaName, Live: e.liveReplicas,
 		Logger: o.Logger, Registerer: o.Registry,
 	})
+	e.outliving = append(e.outliving, e.observed.Start)
 }
 
 // liveReplicas returns the names of the live replicas, as far as they are known, and their number.
@@ -35,26 +37,16 @@ func (e *Endpoint) liveReplicas(ctx context.Context) (names []string, count int)
 	return names, count
 }
 
-// startObserving starts the collector, if there is one. It outlives ctx, since decisions do while the
-// endpoint drains: call stop after the last of them.
-func (e *Endpoint) startObserving(ctx context.Context) (stop func()) {
-	if e.observed == nil {
-		return func() {}
-	}
-	return startUntilStopped(ctx, e.observed.Start)
-}
-
-// startUntilStopped runs the task until stop is called, which waits for its end. The task does not end with
-// ctx and returns nil.
-func startUntilStopped(ctx context.Context, task func(context.Context) error) (stop func()) {
+// startOutliving starts the tasks that outlive ctx, since decisions do while the endpoint drains. Call stop after the last
+// decision; it waits for their end. They return nil.
+func (e *Endpoint) startOutliving(ctx context.Context) (stop func()) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = task(ctx)
-	}()
+	var running sync.WaitGroup
+	for _, task := range e.outliving {
+		running.Go(func() { _ = task(ctx) })
+	}
 	return func() {
 		end()
-		<-ended
+		running.Wait()
 	}
 }
