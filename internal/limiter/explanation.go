@@ -65,10 +65,10 @@ type ExplainedPolicy struct {
 
 // ExplainedKeyPart is one part of a key.
 type ExplainedKeyPart struct {
-	Type plan.KeyPartType
+	Type plan.KeyPartType `json:"type,omitempty"`
 	// Name is the name of the header or descriptor entry, or the expression.
-	Name  string
-	Value string
+	Name  string `json:"name,omitempty"`
+	Value string `json:"value"`
 }
 
 // NearReason is why a policy does not apply.

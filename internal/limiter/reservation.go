@@ -262,9 +262,9 @@ type Renewed struct {
 
 // RenewedPolicy is the outcome of a renewal for one hold.
 type RenewedPolicy struct {
-	Policy string
+	Policy string `json:"policy"`
 	// Renewed is false if the hold was not open.
-	Renewed bool
+	Renewed bool `json:"renewed"`
 }
 
 // Charged is the answer to a Charge.

@@ -12,16 +12,10 @@ import (
 // MaxListedHolds is the largest number of open holds in a KeyState.
 const MaxListedHolds = 100
 
-// OpenHold is what an open reservation holds of a key.
+// OpenHold is what an open reservation, or the slice of a replica, holds of a key.
 type OpenHold struct {
-	// ID is the ID of the reservation, Units the estimate.
+	// ID is the ID of the reservation, Units the estimate. The ID of a slice is not listed: a caller with it could commit the slice.
 	ID     string
-	Units  int64
-	EndsIn time.Duration
-}
-
-// OpenSlice is what the slice of a replica holds of a key. Its ID is not listed: a caller with it could commit the slice.
-type OpenSlice struct {
 	Units  int64
 	EndsIn time.Duration
 }
@@ -62,7 +56,7 @@ type KeyState struct {
 	Holds []OpenHold
 	// OpenSlices is the number of slices of the key, and Slices are those that end first, at most MaxListedHolds.
 	OpenSlices int64
-	Slices     []OpenSlice
+	Slices     []OpenHold
 	// Revision is the registry revision of the plan.
 	Revision int64
 }

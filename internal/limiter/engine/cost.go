@@ -25,9 +25,10 @@ func (s *search) costOf(p *policy, hold *limiter.Hold, c *limiter.Commit) (int64
 
 // computedCost returns the cost that the policy computes from the code, or the estimate if its expression fails.
 func (s *search) computedCost(p *policy, code int, estimate int64) int64 {
-	cost, err := p.cost.of(code, estimate)
-	if err != nil {
+	compiled, err := p.cost()
+	if err != nil { // only a plan of another release can hold such an expression
 		s.failures = append(s.failures, expressionFailure{policy: p, field: fieldOfCost})
+		return estimate
 	}
-	return cost
+	return compiled.Of(code)
 }

@@ -53,7 +53,7 @@ func (e *Engine) Prepare() {
 			}
 		}
 		if p.cost != nil {
-			_, _ = p.cost.compile()
+			_, _ = p.cost()
 		}
 		if all := p.exceptions.Load(); all != nil {
 			for _, exception := range all.byKey {

@@ -52,24 +52,5 @@ func (l *lazyExpression[T]) evaluate(a *plan.Attributes, descriptors []plan.Desc
 	return compiled.Evaluate(a, descriptors)
 }
 
-// fieldOfCost is the path of the expression of a lazyCost.
+// fieldOfCost is the path of the expression of costs.
 const fieldOfCost = "spec.reservations.cost.cel"
-
-// lazyCost is the cost of commits by the code of the response, compiled on first use, which takes up to 10 ms.
-type lazyCost struct {
-	compile func() (*expression.Cost, error)
-}
-
-func newLazyCost(text string) *lazyCost {
-	return &lazyCost{compile: sync.OnceValues(func() (*expression.Cost, error) { return expression.CompileCost(text) })}
-}
-
-// of returns the cost of a request whose response has the code. For an expression that does not compile, which only a
-// plan of another release can hold, it returns the estimate and an error.
-func (l *lazyCost) of(code int, estimate int64) (int64, error) {
-	compiled, err := l.compile()
-	if err != nil {
-		return estimate, err
-	}
-	return compiled.Of(code), nil
-}

@@ -25,14 +25,10 @@ const asGivenHint = "; asGiven accepts a key of another form, which callers gave
 //
 // It returns the errors of Inspect, and a *limiter.FieldError for any other key that no request can have.
 func (e *Engine) FitKey(ctx context.Context, id string, parts []string) ([]string, error) {
-	v := e.active.Load()
-	if v == nil {
-		return nil, limiter.ErrNotReady
-	}
 	if err := limiter.ValidateKey(parts); err != nil {
 		return nil, err
 	}
-	p, err := v.policyOf(id)
+	_, p, err := e.policyOf(id)
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +45,7 @@ func (e *Engine) FitKey(ctx context.Context, id string, parts []string) ([]strin
 // FitSharedKey returns the key of requests that lack a part of the policy's key: its empty parts, or all parts if parts is nil. It
 // replaces an address as FitKey does. It returns a *limiter.FieldError if such requests share no budget, or if the parts do not fit.
 func (e *Engine) FitSharedKey(id string, parts []string) ([]string, error) {
-	v := e.active.Load()
-	if v == nil {
-		return nil, limiter.ErrNotReady
-	}
-	p, err := v.policyOf(id)
+	_, p, err := e.policyOf(id)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ type policy struct {
 	conditions     []*lazyExpression[bool]   // one per match, nil without a when
 	keyExpressions []*lazyExpression[string] // one per key part, nil unless it is an expression
 	overrides      []override
-	cost           *lazyCost // of commits; nil if they name it
+	cost           func() (*expression.Cost, error) // of commits, compiled on first use; nil if they name it
 	hasExpressions bool
 	groups         groupPlaces    // that the overrides select
 	keyPrice       func() price   // of the expressions of the key and the overrides, computed once; nil without expressions
@@ -74,7 +74,7 @@ func (p *policy) prepareExpressions() {
 		}
 	}
 	if text := p.plan.Reservations.Cost; text != "" {
-		p.cost = newLazyCost(text)
+		p.cost = sync.OnceValues(func() (*expression.Cost, error) { return expression.CompileCost(text) }) // takes up to 10 ms
 	}
 	p.keyExpressions = make([]*lazyExpression[string], len(p.plan.Key))
 	for i, part := range p.plan.Key {

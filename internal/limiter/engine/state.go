@@ -72,7 +72,7 @@ func (e *Engine) addHolds(ctx context.Context, state *limiter.KeyState, policy *
 	}
 	state.OpenSlices = open
 	for _, hold := range holds {
-		state.Slices = append(state.Slices, limiter.OpenSlice{Units: hold.Units, EndsIn: hold.EndsIn})
+		state.Slices = append(state.Slices, limiter.OpenHold{Units: hold.Units, EndsIn: hold.EndsIn})
 	}
 	return nil
 }
@@ -155,11 +155,7 @@ const (
 
 // UnblockAll removes all listed blocks of the policy and returns their number.
 func (e *Engine) UnblockAll(ctx context.Context, id string) (int, error) {
-	v := e.active.Load()
-	if v == nil {
-		return 0, limiter.ErrNotReady
-	}
-	p, err := v.policyOf(id)
+	_, p, err := e.policyOf(id)
 	if err != nil || e.options.Observer == nil {
 		return 0, err
 	}
@@ -194,14 +190,10 @@ type policyKey struct {
 
 // locate resolves the ID of a policy and encodes the key.
 func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*policyKey, error) {
-	v := e.active.Load()
-	if v == nil {
-		return nil, limiter.ErrNotReady
-	}
 	if err := name.Validate(); err != nil {
 		return nil, err
 	}
-	p, err := v.policyOf(id)
+	v, p, err := e.policyOf(id)
 	if err != nil {
 		return nil, err
 	}
@@ -220,6 +212,16 @@ func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*
 	k.key, k.parts = quota.EncodeKey(name.Parts...), name.Parts
 	k.groups = p.groupsOf(k.parts, v.groups)
 	return k, nil
+}
+
+// policyOf returns the policy in the current view.
+func (e *Engine) policyOf(id string) (*view, *policy, error) {
+	v := e.active.Load()
+	if v == nil {
+		return nil, nil, limiter.ErrNotReady
+	}
+	p, err := v.policyOf(id)
+	return v, p, err
 }
 
 // listedKey returns the key of the policy that is listed with the hash.

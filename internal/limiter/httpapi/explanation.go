@@ -75,7 +75,7 @@ func addNearMisses(ctx context.Context, out *httptypes.Explanation, misses []lim
 func explainedPolicyOf(p *limiter.ExplainedPolicy) httptypes.ExplainedPolicy {
 	out := httptypes.ExplainedPolicy{
 		Policy: p.Policy, Mode: p.Mode, Allowed: p.Allowed, Reason: p.Reason, Limit: p.Limit,
-		Key: make([]httptypes.ExplainedKeyPart, len(p.Key)), KeyHash: p.KeyHash, Override: p.Override, Group: p.Group, Action: p.Action,
+		Key: append([]httptypes.ExplainedKeyPart{}, p.Key...), KeyHash: p.KeyHash, Override: p.Override, Group: p.Group, Action: p.Action,
 		Exception: httptypes.ExceptionOf(p.Exception),
 		Blocked:   p.Blocked, BlockedBy: p.BlockedBy, BlockLeftMs: answer.RoundUp(p.BlockLeft, time.Millisecond),
 		Limits: make([]httptypes.ExplainedLimit, len(p.Limits)),
@@ -85,9 +85,6 @@ func explainedPolicyOf(p *limiter.ExplainedPolicy) httptypes.ExplainedPolicy {
 	}
 	if p.Descriptor != plan.AllDescriptors {
 		out.Descriptor = &p.Descriptor
-	}
-	for i, part := range p.Key {
-		out.Key[i] = httptypes.ExplainedKeyPart(part)
 	}
 	for i := range p.Limits {
 		l := &p.Limits[i]

@@ -36,7 +36,7 @@ func (h *Handler) probes(w http.ResponseWriter, r *http.Request, token string) e
 	if err != nil {
 		return err
 	}
-	code, err := h.Prober.Issue(r.Context(), probe.Grant{Namespace: request.Namespace, Method: request.Method})
+	code, err := h.Prober.Issue(r.Context(), request)
 	if err != nil {
 		h.Logger.ErrorContext(r.Context(), "Failed to keep the code of a probe", "error", err)
 		return busy("The code cannot be kept at the moment.")

@@ -61,11 +61,9 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request) {
 		h.writeCheckError(w, r, q, h.answerOptions(), err)
 		return
 	}
-	body := httptypes.Renewed{Renewed: true, Policies: []httptypes.RenewedPolicy{}, Revision: renewed.Revision}
-	for _, p := range renewed.Policies {
-		body.Policies = append(body.Policies, httptypes.RenewedPolicy(p))
-	}
-	writeJSON(w, http.StatusOK, answer.TypeJSON, &body)
+	writeJSON(w, http.StatusOK, answer.TypeJSON, &httptypes.Renewed{
+		Renewed: true, Policies: append([]limiter.RenewedPolicy{}, renewed.Policies...), Revision: renewed.Revision,
+	})
 }
 
 // charge serves POST /v1/charge.

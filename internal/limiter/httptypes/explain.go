@@ -68,11 +68,7 @@ type ExplainedPolicy struct {
 }
 
 // ExplainedKeyPart is a part of a key.
-type ExplainedKeyPart struct {
-	Type  plan.KeyPartType `json:"type,omitempty"`
-	Name  string           `json:"name,omitempty"`
-	Value string           `json:"value"`
-}
+type ExplainedKeyPart = limiter.ExplainedKeyPart
 
 // ExplainedLimit is the state of a limit.
 type ExplainedLimit struct {

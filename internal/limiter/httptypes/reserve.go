@@ -3,7 +3,10 @@
 
 package httptypes
 
-import "github.com/weir-dev/weir/internal/limiter/answer"
+import (
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
+)
 
 // Committed is the answer of POST /v1/commit.
 type Committed struct {
@@ -27,15 +30,9 @@ type CommittedPolicy struct {
 
 // Renewed is the answer of POST /v1/renew.
 type Renewed struct {
-	Renewed  bool            `json:"renewed"`
-	Policies []RenewedPolicy `json:"policies"`
-	Revision int64           `json:"revision"`
-}
-
-// RenewedPolicy is one policy of a reservation.
-type RenewedPolicy struct {
-	Policy  string `json:"policy"`
-	Renewed bool   `json:"renewed"`
+	Renewed  bool                    `json:"renewed"`
+	Policies []limiter.RenewedPolicy `json:"policies"`
+	Revision int64                   `json:"revision"`
 }
 
 // Charged is the answer of POST /v1/charge.

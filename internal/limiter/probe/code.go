@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/forwarded"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // Header is the canonical name of the request header with the code, AnswerHeader of the response header with the answer.
@@ -29,12 +30,7 @@ const (
 )
 
 // Grant is what the bearer of a code may learn.
-type Grant struct {
-	// Namespace is the one whose policies are named; empty is all.
-	Namespace string `json:"namespace,omitempty"`
-	// Method is the method by which policies are matched, in place of the request's; empty is the request's.
-	Method string `json:"method,omitempty"`
-}
+type Grant = httptypes.ProbeRequest
 
 // newCode returns a code of 130 random bits.
 func newCode() string { return rand.Text() }

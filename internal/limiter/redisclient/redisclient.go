@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -24,12 +25,8 @@ const dialTimeout = 2 * time.Second
 func init() {
 	// The library writes dial errors to standard error. The decisions and watchers that
 	// fail log them too, with a rate limit.
-	redis.SetLogger(discardLogger{})
+	logging.Disable()
 }
-
-type discardLogger struct{}
-
-func (discardLogger) Printf(context.Context, string, ...any) {}
 
 // New returns a client for a URL of one of these forms; rediss in place of redis uses TLS:
 //
