@@ -19,7 +19,7 @@
 //
 //	ratelimitpolicy_controller.go  Reconciler: wiring, Reconcile and its steps
 //	kind.go                        a kind of objects, each of which compiles to a record
-//	record_controller.go           reconciling a kind other than policies
+//	record_controller.go           reconciling an object of any kind
 //	ratelimitkeygroup_controller.go  the kind RateLimitKeyGroup
 //	ratelimitexception_controller.go  exceptions, judged by their policy until they end
 //	publisher.go                   Publisher, the controller's interface to the registry
