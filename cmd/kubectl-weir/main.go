@@ -4,45 +4,8 @@
 // Command kubectl-weir is the kubectl plugin of Weir: operators inspect and change the state of
 // keys with it.
 //
-// Read the files in this order:
-//
-//	main.go         the commands and the exit codes
-//	state.go        state, block, unblock and reset, on one key or, by
-//	selected.go       one part, on listed keys
-//	who.go          who
-//	explain.go      explain
-//	explanation.go  the answer of explain as tables
-//	shadow.go       shadow and enforce
-//	groups.go       groups: list, diff and import, from
-//	groupsfile.go     the keys of a file, to
-//	groupsplan.go     objects, in which a key is placed by its hash, with
-//	groupsclient.go   the calls of the API server
-//	raise.go        raise
-//	exceptions.go   exceptions, and exceptions prune
-//	lists.go        blocks, and what lists share
-//	console.go      console
-//	top.go          top
-//	check.go        check: the report, from
-//	checkcluster.go   the API server, with
-//	checkpods.go        the pods, and
-//	checkpolicies.go    warnings of policies
-//	checkserver.go    a replica
-//	groupsguard.go    the bound on removed keys
-//	diff.go         diff, on top of
-//	diffobjects.go    key groups, exceptions and the objects of the cluster
-//	difffields.go     the fields that differ
-//	diffkeys.go       the listed keys that would be over a limit
-//	access.go       access
-//	wire.go         wire: the manifests by which a gateway asks Weir, from
-//	wirecluster.go    what the cluster has
-//	probe.go        probe
-//	targets.go      targets
-//	version.go      version
-//	output.go       text, JSON and YAML
-//	table.go        tables with a heading
-//	connect.go      the flags of the connection, and the connection they select
-//	cluster.go      the pod, the port-forward and the token in a cluster
-//	client.go       the calls of Weir's HTTP API
+// main.go has the list of commands and the exit codes. Each group of commands is a package: keys, policies, gateways,
+// exceptions, groups and installation; connect is what they share.
 package main
 
 import (
@@ -56,6 +19,13 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
+	"github.com/weir-dev/weir/cmd/kubectl-weir/exceptions"
+	"github.com/weir-dev/weir/cmd/kubectl-weir/gateways"
+	"github.com/weir-dev/weir/cmd/kubectl-weir/groups"
+	"github.com/weir-dev/weir/cmd/kubectl-weir/installation"
+	"github.com/weir-dev/weir/cmd/kubectl-weir/keys"
+	"github.com/weir-dev/weir/cmd/kubectl-weir/policies"
 	"github.com/weir-dev/weir/internal/offline"
 )
 
@@ -88,24 +58,15 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	if hasCode && exit.Code != exitUsage {
 		return exit.Code
 	}
-	if _, failed := errors.AsType[*failure](err); failed {
+	if _, failed := errors.AsType[*connect.FailedError](err); failed {
 		return exitFailure
 	}
 	_, _ = fmt.Fprintln(streams.ErrOut, "See kubectl weir --help.")
 	return exitUsage
 }
 
-// failure is an error of a command whose arguments are valid. All other errors are of usage.
-type failure struct{ cause error }
-
-// Error implements error.
-func (f *failure) Error() string { return f.cause.Error() }
-
-// Unwrap returns the cause.
-func (f *failure) Unwrap() error { return f.cause }
-
 func newRootCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	c := newConnection()
+	c := connect.NewConnection()
 	root := &cobra.Command{
 		Use:   "kubectl-weir",
 		Short: "Inspect and change who is rate-limited",
@@ -124,10 +85,12 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	c.addFlags(root.PersistentFlags())
-	root.AddCommand(newBlocksCommand(c), newTopCommand(c), newWhoCommand(c), newConsoleCommand(c))
-	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
-		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newRaiseCommand(c), newExceptionsCommand(c), newAccessCommand(c), newWireCommand(c), newProbeCommand(c), newTargetsCommand(c), newGroupsCommand(c), newVersionCommand(c))
+	c.AddFlags(root.PersistentFlags())
+	for _, commands := range []func(*connect.Connection) []*cobra.Command{
+		keys.Commands, policies.Commands, exceptions.Commands, groups.Commands, gateways.Commands, installation.Commands,
+	} {
+		root.AddCommand(commands(c)...)
+	}
 	root.AddCommand(offline.Commands("kubectl weir")...)
 	return root
 }

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -26,8 +25,6 @@ import (
 	"github.com/weir-dev/weir/internal/standalone"
 	"github.com/weir-dev/weir/internal/testenv"
 )
-
-var errNo = errors.New("no")
 
 // storeTimeout is longer than any pause of a busy machine.
 const storeTimeout = time.Minute

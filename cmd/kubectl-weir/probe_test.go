@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/cmd/kubectl-weir/gateways"
 )
 
 func TestProbeOfAWiredURL(t *testing.T) {
@@ -33,7 +35,7 @@ $`))
 	g.Expect(out).To(HavePrefix("Wired:              yes"))
 	g.Expect(complaint).To(Equal("error: wired, but Weir did not see Gateway/infra/public\n"))
 
-	var result probeResult
+	var result gateways.ProbeResult
 	g.Expect(json.Unmarshal([]byte(s.succeed("probe", routed, "-A", "-o", "json")), &result)).To(Succeed())
 	g.Expect(result.Wired).To(BeTrue())
 	g.Expect(result.Status).To(Equal(http.StatusForbidden))

@@ -1,0 +1,15 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package connect connects the commands of the plugin to Weir, and writes what they print. It knows no command.
+//
+// Read the files in this order:
+//
+//	connect.go  the flags of the connection, and the connection they select
+//	cluster.go  the pod, the port-forward and the token in a cluster
+//	client.go   the calls of Weir's HTTP API
+//	failure.go  errors of commands whose arguments are valid
+//	output.go   text, JSON and YAML
+//	table.go    tables with a heading
+//	text.go     keys for a terminal
+package connect

@@ -1,0 +1,71 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package connect
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
+)
+
+// MaxShownKey is how many characters of a key a table shows.
+const MaxShownKey = 60
+
+// ListedText returns the key for a table. Clients choose it, so it is quoted where it could confuse a
+// terminal or the columns.
+func ListedText(k *httptypes.ListedKey) string {
+	text := PartsText(k.Key)
+	if k.Cut {
+		text += "…"
+	}
+	if runes := []rune(text); len(runes) > MaxShownKey {
+		text = string(runes[:MaxShownKey-1]) + "…"
+	}
+	return text
+}
+
+// PartsText returns the parts of a key for a terminal.
+func PartsText(key []string) string {
+	if len(key) == 0 {
+		return "(shared)"
+	}
+	parts := make([]string, len(key))
+	for i, part := range key {
+		parts[i] = Displayed(part)
+	}
+	return strings.Join(parts, " ")
+}
+
+// Displayed returns the part of a key: quoted if it has spaces, quotes or characters that are not
+// printable.
+func Displayed(part string) string {
+	quoted := strconv.Quote(part)
+	switch {
+	case part == "":
+		return "(missing)"
+	case quoted == `"`+part+`"` && !strings.ContainsAny(part, " ()"):
+		return part
+	default:
+		return quoted
+	}
+}
+
+// HashText returns the hash of a key for a table.
+func HashText(hash string) string {
+	if hash == "" {
+		return "-"
+	}
+	return Visible(hash)
+}
+
+// Visible returns text of the server without characters that could control a terminal.
+func Visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
