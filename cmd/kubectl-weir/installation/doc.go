@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installation has the commands about an installation of Weir: its health, its version, who may use it, its console.
+// Package installation has the commands about an installation of Weir: its health, its version, the rights to use it, its console.
 //
 // Read the files in this order:
 //
