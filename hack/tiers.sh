@@ -11,10 +11,10 @@
 # a package link, directly or not:
 #
 #   faults     only test/faults, which runs alone
-#   console    internal/testenv/browser
-#   proxies    internal/testenv/proxy
-#   kube       internal/testenv/kube
-#   process    internal/testenv/process
+#   console    test/testenv/browser
+#   proxies    test/testenv/proxy
+#   kube       test/testenv/kube
+#   process    test/testenv/process
 #   unit       nothing of these. Those that also link nothing of Kubernetes are the tier race, too
 #
 # The first line that fits decides. test/e2e and test/hostile have no tier: `make e2e` and
@@ -40,7 +40,7 @@ go list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}
         links[$i] = 1
         if ($i ~ /^(k8s\.io|sigs\.k8s\.io)\//) kubernetes = 1
       }
-      testenv = module "/internal/testenv/"
+      testenv = module "/test/testenv/"
       if (folder == "test/faults") tier = "faults"
       else if ((testenv "browser") in links) tier = "console"
       else if ((testenv "proxy") in links) tier = "proxies"

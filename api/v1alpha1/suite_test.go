@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/test/testenv/kube"
 )
 
 // api is a client of a real API server with the generated CustomResourceDefinition.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/weir-dev/weir/internal/testenv/commandpage"
+	"github.com/weir-dev/weir/test/testenv/commandpage"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/reference/kubectl-weir.md")

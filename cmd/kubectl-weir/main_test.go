@@ -23,7 +23,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/standalone"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // storeTimeout is longer than any pause of a busy machine.

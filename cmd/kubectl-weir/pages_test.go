@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // The pages of documentation are executed here: each console block of the runbook and of the page of the plugin is

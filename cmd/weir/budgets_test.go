@@ -19,7 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/unsent"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // defaultBudgets returns the budgets without any flag.

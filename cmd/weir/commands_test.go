@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv/commandpage"
+	"github.com/weir-dev/weir/test/testenv/commandpage"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/reference/weir.md")

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 var exceptionNow = time.Date(2026, 11, 26, 5, 0, 0, 0, time.UTC)

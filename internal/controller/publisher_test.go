@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/internal/controller"
-	"github.com/weir-dev/weir/internal/controller/publishertest"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/publishertest"
 )
 
 // The contract tests the whole Publisher.

@@ -19,8 +19,8 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/kube"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/kube"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 var _ = Describe("A key group", func() {

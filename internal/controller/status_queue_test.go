@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // installation is a controller of its own Namespace, on a fake registry.

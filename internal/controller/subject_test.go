@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // The outcomes that the specs expect.

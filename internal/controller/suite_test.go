@@ -38,7 +38,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/gatewayapi"
-	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/test/testenv/kube"
 )
 
 var (

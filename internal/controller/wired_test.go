@@ -23,7 +23,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // sightings are the sightings that a spec reports.

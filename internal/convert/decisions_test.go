@@ -24,8 +24,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/reference"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/reference"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // service models envoyproxy/ratelimit as documented, within one window of every limit:

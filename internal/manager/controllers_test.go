@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
-	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/test/testenv/kube"
 )
 
 // The kubelet forgets the back-off of earlier restarts once a container has run for 10

@@ -23,7 +23,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/kubeauth"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // verbs are the RBAC verbs that the calls on state require.

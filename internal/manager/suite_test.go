@@ -25,9 +25,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/manager"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/kube"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/kube"
 )
 
 func TestManager(t *testing.T) {

@@ -24,8 +24,8 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/webhook"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 	hookv1alpha1 "github.com/weir-dev/weir/internal/webhook/v1alpha1"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 var _ = Describe("The webhook of the manager", func() {

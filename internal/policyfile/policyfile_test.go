@@ -11,7 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/policyfile"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 const good = `

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // BenchmarkLoad loads policies with two limits and a host of their own, one in a file: first without anything loaded, then

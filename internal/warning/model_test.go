@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/reference"
+	"github.com/weir-dev/weir/test/reference"
 )
 
 // In the reference model of the scripts, a limit that a warning calls ineffective

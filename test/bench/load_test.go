@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // call sends the n-th request of a caller.

@@ -16,8 +16,8 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/grpc"
 
-	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/test/conform/system/gubernator"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 var (

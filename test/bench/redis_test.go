@@ -16,7 +16,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/weir-dev/weir/internal/limiter/answer"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // compareCluster compares one Redis server with Redis Clusters of one to three masters.

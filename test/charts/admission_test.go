@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/internal/testenv/kube"
+	"github.com/weir-dev/weir/test/testenv/kube"
 )
 
 // gatewayServer is an API server with the kinds of Envoy Gateway and the Namespaces shop, with domains, and infra.

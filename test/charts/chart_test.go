@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weir-dev/weir/config/crd"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/kube"
-	"github.com/weir-dev/weir/internal/testenv/process"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/kube"
+	"github.com/weir-dev/weir/test/testenv/process"
 )
 
 // By default helm and kustomize install the same objects, except for the labels of the

@@ -18,7 +18,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv/browser"
+	"github.com/weir-dev/weir/test/testenv/browser"
 )
 
 // pageTimeout bounds what one test does in the browser.

@@ -19,7 +19,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv/browser"
+	"github.com/weir-dev/weir/test/testenv/browser"
 )
 
 var screenshots = flag.String("screenshots", "", "folder for the screenshots of docs/console.md; empty takes none")

@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // The tokens of the two roles.

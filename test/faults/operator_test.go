@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/kube"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/kube"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // enforcedWithin is the time after a fault in which an edit must be enforced, as docs/reliability.md

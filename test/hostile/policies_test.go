@@ -16,9 +16,9 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/expression"
-	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/expressiontest"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // The hosts of the policies. The hosts of a tenant have its worst policies.

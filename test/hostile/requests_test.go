@@ -17,7 +17,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
+	"github.com/weir-dev/weir/test/expressiontest"
 )
 
 // attributes are the attributes of a check, as in the body of /v1/check.

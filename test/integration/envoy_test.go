@@ -16,8 +16,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/proxy"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/proxy"
 )
 
 // blocks returns the YAML documents of the page, in order.

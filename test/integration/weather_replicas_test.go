@@ -16,8 +16,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/process"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/process"
 )
 
 // replica is a weir process that a test stops and starts again, on the same addresses.

@@ -85,7 +85,7 @@ func TestProcessesEndWithTheTest(t *testing.T) {
 	fset, files := goFiles(t)
 	for path, file := range files {
 		// The other modules cannot import testenv: hack/image and client start nothing that outlives them.
-		if !isTest(path) || strings.HasPrefix(path, "internal/testenv/") || strings.HasPrefix(path, "hack/image/") || strings.HasPrefix(path, "client/") {
+		if !isTest(path) || strings.HasPrefix(path, "test/testenv/") || strings.HasPrefix(path, "hack/image/") || strings.HasPrefix(path, "client/") {
 			continue
 		}
 		ast.Inspect(file, func(node ast.Node) bool {
@@ -101,8 +101,8 @@ func TestProcessesEndWithTheTest(t *testing.T) {
 
 // isTest reports whether only tests use the file.
 func isTest(path string) bool {
-	return strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "internal/testenv/") ||
-		strings.HasPrefix(path, "internal/limiter/storetest/")
+	return strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "test/testenv/") ||
+		strings.HasPrefix(path, "test/storetest/")
 }
 
 // impatient returns what is wrong with a call and where, nil if nothing is.

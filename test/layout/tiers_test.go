@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // tiers returns the tiers of each package with tests, by its path. The script derives them from what the tests link.
@@ -34,7 +34,7 @@ func tiers(t *testing.T) map[string][]string {
 func TestTheDecisionHalfIsTestedWithoutKubernetes(t *testing.T) {
 	g, found := NewWithT(t), 0
 	for path, of := range tiers(t) {
-		if strings.HasPrefix(path, "internal/limiter") || path == "internal/testenv" {
+		if strings.HasPrefix(path, "internal/limiter") || path == "test/testenv" {
 			found++
 			g.Expect(of).To(ConsistOf("unit", "race"), path)
 		}

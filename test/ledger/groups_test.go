@@ -14,8 +14,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 	"github.com/weir-dev/weir/internal/warning"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // exceptionDimensions are the dimensions of exceptions to one policy.

@@ -19,7 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // now is the time of all compilations.

@@ -23,9 +23,9 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 	"github.com/weir-dev/weir/internal/warning"
 	webhook "github.com/weir-dev/weir/internal/webhook/v1alpha1"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // groupDimensions are the dimensions of policies that select groups, and of the key groups.

@@ -17,9 +17,9 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/process"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/process"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // mayBeEmpty are the panels about what a healthy installation never counts.

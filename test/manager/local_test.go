@@ -12,8 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv/process"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/process"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // Processes that only decide learn from their heartbeats how many they are, and keep the number

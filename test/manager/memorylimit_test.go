@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-dev/weir/internal/testenv/process"
+	"github.com/weir-dev/weir/test/testenv/process"
 )
 
 const (

@@ -25,8 +25,8 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/webhook"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/process"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/process"
 )
 
 // shownBy returns the serial number of the certificate that the address serves. It fails

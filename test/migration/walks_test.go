@@ -13,8 +13,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/process"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/process"
 )
 
 // walkStart begins a script: at its end the shell ends the servers that it has started.

@@ -27,7 +27,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // lines returns "<check> <outcome>" of each finding.

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 func TestChangedFields(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // team is an Authorizer whose tokens are names of roles. Its rights are for the Namespace shop.

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // The page of a key shows which of its units reservations or slices hold. Checks from slices count as decisions.

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // The page of a policy shows when a check last came through each of its Gateways and routes.

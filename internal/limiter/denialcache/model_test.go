@@ -15,9 +15,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/seeds"
+	"github.com/weir-dev/weir/test/storetest"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 // Random calls, edits, resets and blocks have the same outcome with the cache as in the model,

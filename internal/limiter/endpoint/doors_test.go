@@ -34,7 +34,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // doorAnswer is the part of an answer that all doors share. The status code is not part of it,

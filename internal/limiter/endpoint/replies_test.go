@@ -17,7 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // What Redis quotes in an error is neither in the log nor in spans, metrics or answers.

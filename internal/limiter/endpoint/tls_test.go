@@ -25,7 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // running is an endpoint without policies that serves TLS. It accepts certificates of the CA

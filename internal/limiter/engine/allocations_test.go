@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // admittingStore admits every call with one reply.

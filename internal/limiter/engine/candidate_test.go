@@ -19,7 +19,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/seeds"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 // trying gives the first limit a candidate with the threshold.

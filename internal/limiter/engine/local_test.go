@@ -24,8 +24,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/seeds"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 var errTimeout = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	cel "github.com/weir-dev/weir/internal/limiter/expression"
-	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/expressiontest"
 )
 
 // largestShare is the sum of the prices of all expressions of a decision.

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // onRedis is an engine with a real Redis.

@@ -12,8 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/expressiontest"
 )
 
 // Each source of a key has the value of the request. A missing one is the empty part.

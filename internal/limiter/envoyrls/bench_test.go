@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // fixedDecider returns one decision for every check.

@@ -29,7 +29,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/reference"
+	"github.com/weir-dev/weir/test/reference"
 )
 
 const (

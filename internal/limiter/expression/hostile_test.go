@@ -11,8 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
-	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/expressiontest"
 )
 
 // timeOf returns the time that the expression takes for the most expensive request: each is

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
-	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
+	"github.com/weir-dev/weir/test/expressiontest"
 )
 
 // grammar generates random expressions, of every function, by type.

@@ -28,7 +28,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/probe"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // contract is the OpenAPI document with a router to its operations.

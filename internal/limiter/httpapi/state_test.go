@@ -28,7 +28,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 const loopback = "127.0.0.1:4711"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/test/storetest"
 )
 
 // newSubject returns a store with a clock that the test sets.

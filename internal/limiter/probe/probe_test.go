@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // policy returns a plan for the path.

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // botocore stands in for the library that signs requests to AWS.

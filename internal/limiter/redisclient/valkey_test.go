@@ -8,7 +8,7 @@ package redisclient_test
 import (
 	"testing"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 func init() {

@@ -15,8 +15,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
-	"github.com/weir-dev/weir/internal/testenv/seeds"
+	"github.com/weir-dev/weir/test/storetest"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 // A batch of random calls gives the replies that the model gives to the same calls one

@@ -14,8 +14,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/storetest"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // The promise of each algorithm holds at every moment of real, concurrent

@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/test/storetest"
 )
 
 // A key whose TTL an operator removed gets one again, so that it expires.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/test/storetest"
 )
 
 // The texts of Redis 6 have the form of https://github.com/spring-projects/spring-data-redis/issues/3042.

@@ -12,8 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/storetest"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // Streams over keys on several nodes hold all of their keys or none, and each key counts each cost

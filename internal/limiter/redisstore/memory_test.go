@@ -11,8 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/storetest"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // Every key has a TTL, which no window, block, hold or debt exceeds.

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/test/storetest"
 )
 
 // fakeNode is a node whose outcomes the test chooses.

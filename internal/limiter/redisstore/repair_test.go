@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/test/storetest"
 )
 
 // otherForms are texts that are not states of counters.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // BenchmarkLargestCall measures a call with as many policies and limits as a check may have: the run time of one of its

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/storetest"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 func TestPromises(t *testing.T) { forEachServer(t, storetest.TestPromises) }

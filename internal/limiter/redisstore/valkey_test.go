@@ -5,7 +5,7 @@
 
 package redisstore
 
-import "github.com/weir-dev/weir/internal/testenv"
+import "github.com/weir-dev/weir/test/testenv"
 
 func init() {
 	servers = append(servers, server{"valkey", testenv.StartValkey, testenv.StartValkeyWithClock})

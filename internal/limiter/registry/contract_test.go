@@ -8,7 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/controller/publishertest"
+	"github.com/weir-dev/weir/test/publishertest"
 )
 
 // TestWriterFulfillsTheContract runs on a real Redis, which SIGSTOP makes hang.

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 var plotFile = flag.String("plot", "", "file for the plot of BenchmarkReplicas, in SVG (default: none)")

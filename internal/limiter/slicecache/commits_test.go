@@ -16,7 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/test/storetest"
 )
 
 // slowStore counts the calls that it has not answered yet.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/storetest"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // While the slots of hot keys move to a node that is added, and to others, two replicas with slices decide each check, and count each

@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 func identityOf(name string) plan.Identity { return plan.Identity{ID: "a/" + name, UID: name} }

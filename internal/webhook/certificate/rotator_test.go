@@ -26,9 +26,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/config/webhook"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/kube"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/kube"
 )
 
 func TestCertificate(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 	"github.com/weir-dev/weir/internal/warning"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // Each generation of an object is measured once, and an object that is gone is forgotten.

@@ -25,9 +25,9 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
 	"github.com/weir-dev/weir/internal/warning"
 	webhook "github.com/weir-dev/weir/internal/webhook/v1alpha1"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 func good(namespace, name string) *testpolicy.Builder {

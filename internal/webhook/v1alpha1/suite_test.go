@@ -30,9 +30,9 @@ import (
 	"github.com/weir-dev/weir/config/webhook"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv"
-	"github.com/weir-dev/weir/internal/testenv/kube"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
+	"github.com/weir-dev/weir/test/testenv"
+	"github.com/weir-dev/weir/test/testenv/kube"
 )
 
 func TestWebhook(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weir-dev/weir/internal/testenv/seeds"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 // requestsPerShape is the number of requests to both.

@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 // request is what decides in both.

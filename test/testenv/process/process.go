@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 const (

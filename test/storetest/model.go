@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/reference"
-	"github.com/weir-dev/weir/internal/testenv/seeds"
+	"github.com/weir-dev/weir/test/reference"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 // modelStore is the model with a clock.

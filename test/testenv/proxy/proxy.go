@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // installHint is the command that installs missing programs.

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/testenv/kube"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/kube"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 func TestAPIServerComesBackWithItsData(t *testing.T) {

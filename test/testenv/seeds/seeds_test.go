@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv/seeds"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 func TestSeedsAreScaled(t *testing.T) {

@@ -6,7 +6,7 @@ package reference_test
 import (
 	"testing"
 
-	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/test/storetest"
 )
 
 // The model keeps the promises that it is compared with other stores for.

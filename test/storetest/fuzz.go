@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/reference"
+	"github.com/weir-dev/weir/test/reference"
 )
 
 // FuzzCall compares the reply to a call with any arguments with the reply of the model.

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 // installHint is the command that installs missing programs.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/webhook"
-	"github.com/weir-dev/weir/internal/testenv/kube"
-	"github.com/weir-dev/weir/internal/testenv/testpolicy"
+	"github.com/weir-dev/weir/test/testenv/kube"
+	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
 func TestMain(m *testing.M) {

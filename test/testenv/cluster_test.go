@@ -9,7 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/test/testenv"
 )
 
 func TestClusterServes(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/reference"
+	"github.com/weir-dev/weir/test/reference"
 )
 
 var update = flag.Bool("update", false, "rewrite the picture in docs/algorithms.md")
@@ -39,7 +39,7 @@ var pictureLimits = []struct {
 // The picture in docs/algorithms.md shows the decisions of the model.
 func TestGoldenPicture(t *testing.T) {
 	g := NewWithT(t)
-	const page = "../../../docs/algorithms.md"
+	const page = "../../docs/algorithms.md"
 	const begin, end = "```picture\n", "```\n"
 	text, err := os.ReadFile(page)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/testenv/seeds"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 // twoPlansAtOnce checks one key by two plans of one policy in turn, as replicas do during a rollout, an edit or an exception.
