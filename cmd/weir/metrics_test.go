@@ -18,9 +18,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	plans "github.com/weir-dev/weir/internal/limiter/registry"
-	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/standalone"
+	"github.com/weir-dev/weir/internal/tlsfiles"
 	"github.com/weir-dev/weir/internal/webhook/intake"
 	webhook "github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
+	"github.com/weir-dev/weir/internal/tlsfiles"
 )
 
 // tlsFlags are the flags of TLS on the HTTP and gRPC ports.

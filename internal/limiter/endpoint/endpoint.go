@@ -44,9 +44,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/limiter/slicecache"
-	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
 	"github.com/weir-dev/weir/internal/limiter/unsent"
+	"github.com/weir-dev/weir/internal/tlsfiles"
 )
 
 // Options configure an Endpoint.

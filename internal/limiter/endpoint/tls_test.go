@@ -24,7 +24,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
+	"github.com/weir-dev/weir/internal/tlsfiles"
 	"github.com/weir-dev/weir/test/testenv"
 )
 

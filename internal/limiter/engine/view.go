@@ -8,9 +8,9 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
-	"github.com/weir-dev/weir/internal/limiter/persistent"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/persistent"
 )
 
 // view is a snapshot prepared for deciding: arguments of scripts are built once per plan,

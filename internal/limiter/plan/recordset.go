@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/weir-dev/weir/internal/limiter/persistent"
+	"github.com/weir-dev/weir/internal/persistent"
 )
 
 // recordSet is an immutable set of records of one kind.

@@ -6,7 +6,7 @@ package plan
 import (
 	"iter"
 
-	"github.com/weir-dev/weir/internal/limiter/persistent"
+	"github.com/weir-dev/weir/internal/persistent"
 )
 
 // Snapshot is an immutable set of records with the index that finds the plans of a request. A replica

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/internal/limiter/persistent"
+	"github.com/weir-dev/weir/internal/persistent"
 )
 
 // fact is a property of a request by which the index divides matches.

@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter/persistent"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/persistent"
 )
 
 // loaded is the version of the registry that a replica has loaded. It is immutable; the next one shares with it all that

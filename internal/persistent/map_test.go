@@ -12,7 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/persistent"
+	"github.com/weir-dev/weir/internal/persistent"
 )
 
 // Random changes have the effect that they have on a Go map, and leave all earlier maps as they were.
