@@ -113,8 +113,8 @@ func TestRedisDecidesTheSame(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = client.Close() }()
 	want, wantReport := decideAll(func(r *replay) engine.Store {
-		store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
-		return &clocked{Store: store, before: func() { clock.Set(r.now) }}
+		backend := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
+		return &clocked{Store: backend, before: func() { clock.Set(r.now) }}
 	})
 	got, report := decideAll(func(r *replay) engine.Store {
 		return memory.NewStore(memory.Options{Keys: lines, Now: func() time.Time { return r.now }})

@@ -96,8 +96,8 @@ type recorder struct {
 	level int // of the last call: the lowest of its keys
 }
 
-func newRecorder(store engine.Store, plans []*plan.Plan) *recorder {
-	r := &recorder{Store: store, policies: map[string]*policyTally{}, maxKeys: maxKeys, maxLive: maxLive}
+func newRecorder(backend engine.Store, plans []*plan.Plan) *recorder {
+	r := &recorder{Store: backend, policies: map[string]*policyTally{}, maxKeys: maxKeys, maxLive: maxLive}
 	for _, p := range plans {
 		r.policies[p.ID()] = &policyTally{plan: p, keys: map[quota.Key]*tally{}}
 	}

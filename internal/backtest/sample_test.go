@@ -52,13 +52,13 @@ func TestSample(t *testing.T) {
 	replay := func(maxKeys int) (*Report, map[quota.Key]*tally) {
 		r := newReplay(plans)
 		r.recorder.maxKeys = maxKeys
-		store := memory.NewStore(memory.Options{Keys: maxKeys + 1, Now: func() time.Time { return r.now }})
-		r.recorder.Store = store
+		backend := memory.NewStore(memory.Options{Keys: maxKeys + 1, Now: func() time.Time { return r.now }})
+		r.recorder.Store = backend
 		report, err := r.run(t.Context(), Options{Source: Source{
 			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(log.Bytes())), nil }, Format: FormatCombined,
 		}})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(store.Keys()).To(BeNumerically("<=", maxKeys+1), "dropped keys have no states")
+		g.Expect(backend.Keys()).To(BeNumerically("<=", maxKeys+1), "dropped keys have no states")
 		return report, r.recorder.policies["shop/client"].keys
 	}
 	all, allKeys := replay(1_000_000)

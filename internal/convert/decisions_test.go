@@ -164,7 +164,7 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 	g.Expect(denied).To(BeNumerically(">", 500))
 }
 
-func newEngine(t *testing.T, policies []*v1alpha1.RateLimitPolicy, store engine.Store) *engine.Engine {
+func newEngine(t *testing.T, policies []*v1alpha1.RateLimitPolicy, backend engine.Store) *engine.Engine {
 	t.Helper()
 	g := NewWithT(t)
 	var text bytes.Buffer
@@ -178,7 +178,7 @@ func newEngine(t *testing.T, policies []*v1alpha1.RateLimitPolicy, store engine.
 		plans = append(plans, compiled)
 	}
 	e := engine.New(engine.Options{
-		Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	e.Use(plan.NewSnapshot(1, plans))
 	return e

@@ -225,9 +225,9 @@ func published[R plan.Record](tb testing.TB, records []R) (all []plan.Record) {
 }
 
 // deciding returns an engine with the records.
-func deciding(tb testing.TB, store engine.Store, records ...plan.Record) *engine.Engine {
+func deciding(tb testing.TB, backend engine.Store, records ...plan.Record) *engine.Engine {
 	tb.Helper()
-	e := engine.New(engine.Options{Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	e := engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	e.Use(plan.NewSnapshotOf(1, records))
 	return e
 }

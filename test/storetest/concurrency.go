@@ -69,9 +69,9 @@ func Times(n int64) func() bool {
 }
 
 // admits reports whether the store admits the call.
-func admits(t *testing.T, store Evaluator, call *quota.Call) bool {
+func admits(t *testing.T, backend Evaluator, call *quota.Call) bool {
 	t.Helper()
-	reply, err := store.Evaluate(t.Context(), call)
+	reply, err := backend.Evaluate(t.Context(), call)
 	return err == nil && !slices.ContainsFunc(reply.Entries, func(e quota.EntryReply) bool { return e.Verdict != quota.Admitted })
 }
 
@@ -86,8 +86,8 @@ func quotaIsExact(t *testing.T, replicas *Replicas) {
 		t.Run(string(algorithm), func(t *testing.T) {
 			for n := 1; n <= 4; n++ {
 				policy := plainPolicy(fmt.Sprintf("%s-%d", algorithm, n), SlowLimit(algorithm, 100))
-				admitted := Concurrently(replicas.Open(t, n), Times(replicas.calls(400)), func(store Evaluator) bool {
-					return admits(t, store, SpendOne(policy, "a"))
+				admitted := Concurrently(replicas.Open(t, n), Times(replicas.calls(400)), func(backend Evaluator) bool {
+					return admits(t, backend, SpendOne(policy, "a"))
 				})
 				NewWithT(t).Expect(admitted).To(Equal(100))
 			}
@@ -110,11 +110,11 @@ func (l *ledger) add(call *quota.Call) {
 }
 
 // expect expects that each key has spent what admitted calls cost.
-func (l *ledger) expect(t *testing.T, store Evaluator, policies []*quota.Policy, keys ...quota.Key) {
+func (l *ledger) expect(t *testing.T, backend Evaluator, policies []*quota.Policy, keys ...quota.Key) {
 	t.Helper()
 	for _, policy := range policies {
 		for _, key := range keys {
-			reply, err := store.Evaluate(t.Context(), PeekOf(SpendOne(policy, key)))
+			reply, err := backend.Evaluate(t.Context(), PeekOf(SpendOne(policy, key)))
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(reply.Entries[0].Limits[0].Used).To(Equal(l.spent[policy.ID()+string(key)]))
 		}
@@ -137,9 +137,9 @@ func chainsAreAllOrNothing(t *testing.T, replicas *Replicas) {
 			}
 			l := &ledger{spent: map[string]int64{}}
 			stores := replicas.Open(t, 4)
-			Concurrently(stores, Times(replicas.calls(400)), func(store Evaluator) bool {
+			Concurrently(stores, Times(replicas.calls(400)), func(backend Evaluator) bool {
 				call := &quota.Call{Entries: chains[rand.IntN(len(chains))]}
-				admitted := admits(t, store, call)
+				admitted := admits(t, backend, call)
 				if admitted {
 					l.add(call)
 				}
@@ -165,7 +165,7 @@ func chainsNameKeysInAnyOrder(t *testing.T, replicas *Replicas) {
 			}
 			l := &ledger{spent: map[string]int64{}}
 			stores := replicas.Open(t, 1)
-			Concurrently(stores, Times(3000), func(store Evaluator) bool {
+			Concurrently(stores, Times(3000), func(backend Evaluator) bool {
 				call := &quota.Call{}
 				for range 1 + rand.IntN(4) {
 					e := quota.Entry{Policy: policies[rand.IntN(2)], Key: keys[rand.IntN(4)], Cost: 1 + rand.Int64N(3)}
@@ -173,7 +173,7 @@ func chainsNameKeysInAnyOrder(t *testing.T, replicas *Replicas) {
 						call.Entries = append(call.Entries, e)
 					}
 				}
-				admitted := admits(t, store, call)
+				admitted := admits(t, backend, call)
 				if admitted {
 					l.add(call)
 				}
@@ -195,7 +195,7 @@ func reservationsAreExact(t *testing.T, replicas *Replicas) {
 			policy := ReservingPolicy("streams-"+string(a), SlowLimit(a, 100))
 			s := &Streams{Policies: []*quota.Policy{policy}, Keys: []quota.Key{"a"}}
 			stores := replicas.Open(t, 4)
-			Concurrently(stores, Times(600), func(store Evaluator) bool { return s.Stream(t, store) })
+			Concurrently(stores, Times(600), func(backend Evaluator) bool { return s.Stream(t, backend) })
 			g.Expect(s.most.Load()).To(BeNumerically("<=", 100), "held by streams at one time")
 			if replicas.AreRemote {
 				g.Expect(s.most.Load()).To(BeNumerically(">", 40))

@@ -37,7 +37,7 @@ type Streams struct {
 
 // Stream reserves an estimate, renews it, spends at most the estimate and commits it twice. It reports whether
 // the reserve was admitted.
-func (s *Streams) Stream(t *testing.T, store Evaluator) bool {
+func (s *Streams) Stream(t *testing.T, backend Evaluator) bool {
 	t.Helper()
 	estimate := 1 + rand.Int64N(5)
 	cost := rand.Int64N(estimate + 1)
@@ -47,7 +47,7 @@ func (s *Streams) Stream(t *testing.T, store Evaluator) bool {
 		for i, policy := range s.Policies {
 			c.Entries = append(c.Entries, quota.Entry{Policy: policy, Key: s.Keys[i], Cost: cost, Action: action, ID: id, TTL: time.Minute})
 		}
-		reply, err := store.Evaluate(t.Context(), c)
+		reply, err := backend.Evaluate(t.Context(), c)
 		if err != nil {
 			t.Error(err)
 			return &quota.Reply{}
@@ -79,13 +79,13 @@ func (s *Streams) expect(want quota.HoldOutcome, reply *quota.Reply) {
 
 // ExpectUsed expects that no holds are left, and that the key has spent these units; none with
 // Concurrency.
-func ExpectUsed(t *testing.T, store Evaluator, policy *quota.Policy, key quota.Key, spent int64) {
+func ExpectUsed(t *testing.T, backend Evaluator, policy *quota.Policy, key quota.Key, spent int64) {
 	t.Helper()
 	if policy.Limits()[0].Algorithm == quota.Concurrency {
 		spent = 0
 	}
 	NewWithT(t).Eventually(func() []int64 { // holds of lost races are ended in the background
-		reply, err := store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Peek: true}}})
+		reply, err := backend.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Peek: true}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ type Lister interface {
 // Few and many open holds are listed in the order of their ends, without those that have ended.
 func holdsAreListed(t *testing.T, subject *Subject) {
 	t.Helper()
-	store, ok := subject.Store.(Lister)
+	backend, ok := subject.Store.(Lister)
 	if !ok {
 		return // the model
 	}
@@ -110,7 +110,7 @@ func holdsAreListed(t *testing.T, subject *Subject) {
 		t.Run(strconv.Itoa(holds), func(t *testing.T) {
 			g := NewWithT(t)
 			policy := ReservingPolicy(fmt.Sprintf("listed%d", holds), SlowLimit(quota.SlidingLog, 1000))
-			g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(BeEmpty())
+			g.Expect(backend.Holds(t.Context(), policy, "a", 100)).To(BeEmpty())
 			var want []quota.Hold
 			for i := range holds {
 				h := quota.Hold{ID: fmt.Sprintf("%c%d", 'z'-rune(i%26), i), Units: int64(1 + i), EndsIn: time.Duration(1+i) * time.Second}
@@ -120,10 +120,10 @@ func holdsAreListed(t *testing.T, subject *Subject) {
 				want = append(want, h)
 			}
 			subject.Clock.Set(subject.Clock.Now().Add(time.Second))
-			g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(Equal(want))
-			g.Expect(store.Holds(t.Context(), policy, "a", 2)).To(Equal(want[:2]))
+			g.Expect(backend.Holds(t.Context(), policy, "a", 100)).To(Equal(want))
+			g.Expect(backend.Holds(t.Context(), policy, "a", 2)).To(Equal(want[:2]))
 			subject.Clock.Set(subject.Clock.Now().Add(time.Second))
-			g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(HaveLen(holds - 1))
+			g.Expect(backend.Holds(t.Context(), policy, "a", 100)).To(HaveLen(holds - 1))
 		})
 	}
 }

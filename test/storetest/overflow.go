@@ -67,7 +67,7 @@ func chainsShareTheOverflowKey(t *testing.T, subject *Subject) {
 
 // TestUnknownKeysInAChain tests that a call with two unknown keys is decided as a whole, also with keys on
 // different nodes.
-func TestUnknownKeysInAChain(t *testing.T, store Evaluator, keys [3]quota.Key) {
+func TestUnknownKeysInAChain(t *testing.T, backend Evaluator, keys [3]quota.Key) {
 	t.Helper()
 	g := NewWithT(t)
 	policy := quota.NewPolicy("test/chain", false, false, []quota.Limit{SlowLimit(quota.FixedWindow, 2)})
@@ -75,7 +75,7 @@ func TestUnknownKeysInAChain(t *testing.T, store Evaluator, keys [3]quota.Key) {
 	call := func() *quota.Reply {
 		call := OnlyKnown(policy, keys[0], keys[1])
 		call.Entries = append(call.Entries, quota.Entry{Policy: wide, Key: keys[2], Cost: 1})
-		reply, err := store.Evaluate(t.Context(), call)
+		reply, err := backend.Evaluate(t.Context(), call)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect([]bool{reply.Entries[0].Overflow, reply.Entries[1].Overflow, reply.Entries[2].Overflow}).
 			To(Equal([]bool{true, true, false}))

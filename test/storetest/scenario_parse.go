@@ -163,14 +163,14 @@ func (p *scenarioParser) action(line string, words []string) (err error) {
 	if len(rest) == 3 {
 		key = quota.EncodeKey(rest[2])
 	}
-	s.action = func(ctx context.Context, store Store) (err error) {
+	s.action = func(ctx context.Context, backend Store) (err error) {
 		switch verb {
 		case "reset":
-			_, err = store.Reset(ctx, policy, key)
+			_, err = backend.Reset(ctx, policy, key)
 		case "unblock":
-			_, err = store.Unblock(ctx, policy, key)
+			_, err = backend.Unblock(ctx, policy, key)
 		case "block":
-			err = store.Block(ctx, policy, key, length)
+			err = backend.Block(ctx, policy, key, length)
 		default:
 			err = fmt.Errorf("unknown word %q", verb)
 		}

@@ -322,22 +322,22 @@ func (w *Workload) NextStep() Step {
 	e := w.randomEntry(w.Rand.IntN(len(w.policies)))
 	switch w.Rand.IntN(60) {
 	case 0:
-		return stepOf(func(ctx context.Context, store Store) (any, error) {
-			return store.Reset(ctx, e.Policy, e.Key)
+		return stepOf(func(ctx context.Context, backend Store) (any, error) {
+			return backend.Reset(ctx, e.Policy, e.Key)
 		}, "reset %s key %s", e.Policy.ID(), e.Key)
 	case 1:
 		length := workloadWindows[w.Rand.IntN(len(workloadWindows))]
-		return stepOf(func(ctx context.Context, store Store) (any, error) {
-			return "blocked", store.Block(ctx, e.Policy, e.Key, length)
+		return stepOf(func(ctx context.Context, backend Store) (any, error) {
+			return "blocked", backend.Block(ctx, e.Policy, e.Key, length)
 		}, "block %s key %s for %v", e.Policy.ID(), e.Key, length)
 	case 2:
-		return stepOf(func(ctx context.Context, store Store) (any, error) {
-			return store.Unblock(ctx, e.Policy, e.Key)
+		return stepOf(func(ctx context.Context, backend Store) (any, error) {
+			return backend.Unblock(ctx, e.Policy, e.Key)
 		}, "unblock %s key %s", e.Policy.ID(), e.Key)
 	}
 	call := w.NextCall()
 	return Step{
-		Do:       func(ctx context.Context, store Store) (any, error) { return store.Evaluate(ctx, call) },
+		Do:       func(ctx context.Context, backend Store) (any, error) { return backend.Evaluate(ctx, call) },
 		Describe: func() string { return Describe(call) },
 	}
 }

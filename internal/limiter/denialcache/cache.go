@@ -71,8 +71,8 @@ type denialShard struct {
 
 // New returns an empty cache in front of the store. now is the clock that measures the
 // age of denials.
-func New(store Store, now func() time.Time) *Cache {
-	c := &Cache{store: store, now: now, seed: maphash.MakeSeed()}
+func New(backend Store, now func() time.Time) *Cache {
+	c := &Cache{store: backend, now: now, seed: maphash.MakeSeed()}
 	for i := range c.shards {
 		c.shards[i].denials = map[uint64]*denial{}
 	}

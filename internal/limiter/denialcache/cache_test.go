@@ -38,8 +38,8 @@ func (c *cached) replica(t *testing.T) *cached {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: c.server.Addr, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute, Now: c.clock.Now})
-	return &cached{Cache: New(store, c.clock.Now), t: t, server: c.server, clock: c.clock}
+	backend := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute, Now: c.clock.Now})
+	return &cached{Cache: New(backend, c.clock.Now), t: t, server: c.server, clock: c.clock}
 }
 
 func (c *cached) evaluate(call *quota.Call) *quota.Reply {

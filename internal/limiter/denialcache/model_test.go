@@ -30,15 +30,15 @@ func TestCacheAgreesWithModel(t *testing.T) {
 		compareWithModel(t, clock, func(t *testing.T) (Store, func()) {
 			t.Helper()
 			NewWithT(t).Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
-			store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute, Now: clock.Now})
-			return store, func() { NewWithT(t).Expect(client.Scan(t.Context(), 0, "*", 1000).Err()).To(Succeed()) }
+			backend := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: time.Minute, Now: clock.Now})
+			return backend, func() { NewWithT(t).Expect(client.Scan(t.Context(), 0, "*", 1000).Err()).To(Succeed()) }
 		})
 	})
 	t.Run("over memory", func(t *testing.T) {
 		clock := storetest.NewStillClock()
 		compareWithModel(t, clock, func(*testing.T) (Store, func()) {
-			store := memory.NewStore(memory.Options{Keys: 1_000_000, Now: clock.Now})
-			return oneReplica{store}, store.DropExpired
+			backend := memory.NewStore(memory.Options{Keys: 1_000_000, Now: clock.Now})
+			return oneReplica{backend}, backend.DropExpired
 		})
 	})
 }
@@ -52,8 +52,8 @@ func compareWithModel(t *testing.T, clock storetest.Clock, open func(*testing.T)
 	for seed := range seeds.OnServer(100) {
 		runs++
 		model.Clear(t)
-		store, dropExpired := open(t)
-		cache := New(store, clock.Now)
+		backend, dropExpired := open(t)
+		cache := New(backend, clock.Now)
 		w := storetest.NewWorkload(rand.New(rand.NewPCG(seed, 17)), algorithmsOf(seed), storetest.Features{Substitutes: true, Holds: true})
 		now := clock.Now()
 		var history []storetest.Step
@@ -101,8 +101,8 @@ func renewAnswering(t *testing.T, c *Cache, model *storetest.Subject) int {
 		}
 	}
 	for _, d := range answering {
-		for _, store := range []storetest.Evaluator{model.Store, c.store} { // renew sends them in any order
-			_, err := store.Evaluate(t.Context(), peekOf(d.call))
+		for _, backend := range []storetest.Evaluator{model.Store, c.store} { // renew sends them in any order
+			_, err := backend.Evaluate(t.Context(), peekOf(d.call))
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		}
 	}

@@ -23,24 +23,24 @@ func (oneReplica) WatchChanges(ctx context.Context, _ func(quota.Key), _ func())
 // A cache in front of a store keeps the promises of the store.
 func TestPromises(t *testing.T) {
 	clock := storetest.NewStillClock()
-	var store *memory.Store
+	var backend *memory.Store
 	s := &storetest.Subject{Clock: clock, IsMonotonic: true, WaitRounding: time.Millisecond}
 	s.Clear = func(testing.TB) {
-		store = memory.NewStore(memory.Options{Keys: 1_000_000, Now: clock.Now})
-		s.Store = New(oneReplica{store}, clock.Now)
+		backend = memory.NewStore(memory.Options{Keys: 1_000_000, Now: clock.Now})
+		s.Store = New(oneReplica{backend}, clock.Now)
 	}
-	s.DropExpired = func(testing.TB) { store.DropExpired() }
-	s.Size = func(testing.TB) int { return store.Keys() }
+	s.DropExpired = func(testing.TB) { backend.DropExpired() }
+	s.Size = func(testing.TB) int { return backend.Keys() }
 	storetest.TestPromises(t, s)
 }
 
 // Replicas with caches of their own keep the promises of the store that they share.
 func TestConcurrency(t *testing.T) {
-	store := memory.NewStore(memory.Options{Keys: 1000})
+	backend := memory.NewStore(memory.Options{Keys: 1000})
 	storetest.TestConcurrency(t, &storetest.Replicas{Open: func(_ testing.TB, n int) []storetest.Evaluator {
 		replicas := make([]storetest.Evaluator, n)
 		for i := range replicas {
-			replicas[i] = New(oneReplica{store}, time.Now)
+			replicas[i] = New(oneReplica{backend}, time.Now)
 		}
 		return replicas
 	}})

@@ -32,8 +32,8 @@ func (s *admittingStore) Evaluate(context.Context, *quota.Call) (*quota.Reply, e
 // A decision allocates itself and nothing else.
 func TestDecisionsAllocateOnce(t *testing.T) {
 	g := NewWithT(t)
-	store := &admittingStore{reply: quota.Reply{Entries: []quota.EntryReply{{Limits: []quota.LimitReply{{Admits: true, Used: 1}}}}}}
-	e := engine.New(engine.Options{Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	backend := &admittingStore{reply: quota.Reply{Entries: []quota.EntryReply{{Limits: []quota.LimitReply{{Admits: true, Used: 1}}}}}}
+	e := engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x",
 		keyed(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user"}),
 		matching(plan.Match{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: "user"}}}))}))

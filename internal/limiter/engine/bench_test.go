@@ -56,13 +56,13 @@ func BenchmarkDecide(b *testing.B) {
 func BenchmarkDecideAlone(b *testing.B) {
 	for _, n := range []int{1, 16} {
 		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
-			store := &admittingStore{}
+			backend := &admittingStore{}
 			var plans []*plan.Plan
 			for i := range n {
 				plans = append(plans, makePlan(fmt.Sprintf("a/p%02d", i), matching(plan.Match{Domain: "edge"})))
-				store.reply.Entries = append(store.reply.Entries, quota.EntryReply{Limits: []quota.LimitReply{{Admits: true, Used: 1}}})
+				backend.reply.Entries = append(backend.reply.Entries, quota.EntryReply{Limits: []quota.LimitReply{{Admits: true, Used: 1}}})
 			}
-			e := engine.New(engine.Options{Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+			e := engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 			e.Use(plan.NewSnapshot(1, plans))
 			check := &limiter.Check{Cost: 1, Attributes: plan.Attributes{Domain: "edge"}}
 			b.ReportAllocs()

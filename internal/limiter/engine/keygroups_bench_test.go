@@ -45,8 +45,8 @@ func tenantGroups(tb testing.TB) []plan.Record {
 }
 
 func newAdmitting() *engine.Engine {
-	store := &admittingStore{reply: quota.Reply{Entries: []quota.EntryReply{{Limits: []quota.LimitReply{{Admits: true, Used: 1}}}}}}
-	return engine.New(engine.Options{Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	backend := &admittingStore{reply: quota.Reply{Entries: []quota.EntryReply{{Limits: []quota.LimitReply{{Admits: true, Used: 1}}}}}}
+	return engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 }
 
 const (
@@ -83,10 +83,10 @@ func BenchmarkDecideBesideData(b *testing.B) {
 		{"keys", plan.NewSnapshotOf(1, append(tenantGroups(b), policy))},
 		{"exceptions", plan.NewSnapshotOf(1, append(exceptions, policy))},
 	}
-	for store, newEngine := range map[string]func() *engine.Engine{
+	for backend, newEngine := range map[string]func() *engine.Engine{
 		"Redis": func() *engine.Engine { return newOnRedis(b).Engine }, "no time": newAdmitting,
 	} {
-		b.Run(store, func(b *testing.B) {
+		b.Run(backend, func(b *testing.B) {
 			engines := make([]*engine.Engine, len(beside))
 			for i := range engines {
 				engines[i] = newEngine()

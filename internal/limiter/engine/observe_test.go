@@ -48,9 +48,9 @@ func observed(tb testing.TB, observer engine.Observer, plans ...*plan.Plan) *eng
 	client, err := redisclient.New(testenv.StartRedis(tb).URL, time.Minute)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
-	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
+	backend := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 	e := engine.New(engine.Options{
-		Store: denialcache.New(store, time.Now), Registerer: prometheus.NewRegistry(),
+		Store: denialcache.New(backend, time.Now), Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler), Observer: observer,
 	})
 	e.Use(plan.NewSnapshot(1, plans))

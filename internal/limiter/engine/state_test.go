@@ -41,10 +41,10 @@ func newOnServer(tb testing.TB, server *testenv.Redis, plans ...*plan.Plan) *onR
 	client, err := redisclient.New(server.URL, time.Minute)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
-	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
+	backend := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 	r := &onRedis{client: client, server: server, registry: prometheus.NewRegistry()}
 	r.Engine = engine.New(engine.Options{
-		Store: store, Holds: store, Registerer: r.registry, Logger: slog.New(slog.DiscardHandler),
+		Store: backend, Holds: backend, Registerer: r.registry, Logger: slog.New(slog.DiscardHandler),
 	})
 	r.Use(plan.NewSnapshot(7, plans))
 	return r

@@ -37,8 +37,8 @@ const (
 	over = ratelimitv3.RateLimitResponse_OVER_LIMIT
 )
 
-// store decides with the reference model, or fails with err.
-type store struct {
+// countingStore decides with the reference model, or fails with err.
+type countingStore struct {
 	engine.Store
 
 	model reference.Model
@@ -47,7 +47,7 @@ type store struct {
 	calls int
 }
 
-func (s *store) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, error) {
+func (s *countingStore) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, error) {
 	s.calls++
 	if s.err != nil {
 		return nil, s.err
@@ -125,13 +125,13 @@ func withAnyBytes(r *ratelimitv3.RateLimitRequest) *ratelimitv3.RateLimitRequest
 type door struct {
 	*wired
 	t        *testing.T
-	store    *store
+	store    *countingStore
 	registry *prometheus.Registry
 }
 
 func newDoor(t *testing.T, plans ...*plan.Plan) *door {
 	t.Helper()
-	d := &door{t: t, store: &store{now: time.Unix(1_900_000_000, 0)}, registry: prometheus.NewRegistry()}
+	d := &door{t: t, store: &countingStore{now: time.Unix(1_900_000_000, 0)}, registry: prometheus.NewRegistry()}
 	e := engine.New(engine.Options{
 		Store: d.store, Registerer: d.registry, Logger: slog.New(slog.DiscardHandler),
 	})

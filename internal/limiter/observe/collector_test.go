@@ -164,8 +164,8 @@ func TestMissingReplicasAreNamed(t *testing.T) {
 // Of several policies, the blocks that end last are listed.
 func TestBlocksOfSeveralPoliciesAreOneList(t *testing.T) {
 	g := NewWithT(t)
-	store := memory.NewStore(memory.Options{Keys: 100})
-	c := newCollector(t, Options{Blocks: store})
+	backend := memory.NewStore(memory.Options{Keys: 100})
+	c := newCollector(t, Options{Blocks: backend})
 	var policies []string
 	for i := range 5 {
 		id := fmt.Sprint("shop/p-", i)
@@ -174,7 +174,7 @@ func TestBlocksOfSeveralPoliciesAreOneList(t *testing.T) {
 		}})[0]
 		for j := range 3 {
 			key, length := quota.Key(fmt.Sprint("user-", j)), time.Duration(1+5*j+i)*time.Hour
-			g.Expect(store.Block(t.Context(), p, key, length)).To(Succeed())
+			g.Expect(backend.Block(t.Context(), p, key, length)).To(Succeed())
 			g.Expect(c.AddBlock(t.Context(), id, key, length)).To(Succeed())
 		}
 		policies = append(policies, id)
@@ -198,14 +198,14 @@ func TestBegunBlocksAreListed(t *testing.T) {
 	g := NewWithT(t)
 	all, _ := onRedis(t, "a")
 	c := all["a"]
-	store, ok := c.o.Blocks.(*redisstore.Store)
+	backend, ok := c.o.Blocks.(*redisstore.Store)
 	g.Expect(ok).To(BeTrue())
 	p := quota.NewVariants(quota.Settings{ID: "shop/login"}, []quota.Limit{{
 		Name: "l", Algorithm: quota.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
 	}})[0]
 	begin := func(key quota.Key) {
 		t.Helper()
-		g.Expect(store.Block(t.Context(), p, key, time.Hour)).To(Succeed())
+		g.Expect(backend.Block(t.Context(), p, key, time.Hour)).To(Succeed())
 		c.Block("shop/login", key, time.Now().Add(time.Hour))
 	}
 	long := quota.EncodeKey(strings.Repeat("\x1b", 255), strings.Repeat("{", 255))

@@ -19,7 +19,7 @@ import (
 func TestCallsAllocateLittle(t *testing.T) {
 	g := NewWithT(t)
 	const calls = 16
-	store := NewStore(Options{Prefix: testPrefix})
+	backend := NewStore(Options{Prefix: testPrefix})
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 30), storetest.SlowLimit(quota.Suppressed, 30)})
 	var batch []*pending
 	for i := range calls {
@@ -27,7 +27,7 @@ func TestCallsAllocateLittle(t *testing.T) {
 			Draw: 4_000_000_000, Entries: []quota.Entry{{Policy: policy, Key: quota.Key(fmt.Sprintf("user-%d", i)), Cost: 1_000_000}},
 		}})
 	}
-	g.Expect(testenv.FewestAllocations(func() { store.decideCommand(batch) })).To(BeNumerically("<=", calls+4))
+	g.Expect(testenv.FewestAllocations(func() { backend.decideCommand(batch) })).To(BeNumerically("<=", calls+4))
 	value := []any{
 		int64(quota.Admitted), int64(1), int64(1), int64(0), int64(1), int64(0), int64(1), int64(1), int64(0), int64(1), int64(0), int64(0),
 	}

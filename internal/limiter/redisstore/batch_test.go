@@ -27,8 +27,8 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 			const runs, steps = 10, 60
 			model := storetest.NewModel()
 			server, client := newSubject(t, on)
-			store := newStore(client)
-			store.now = server.Clock.Now
+			backend := newStore(client)
+			backend.now = server.Clock.Now
 			for seed := range seeds.OnServer(2 * runs) {
 				choice := allAlgorithms
 				if seed%2 == 1 {
@@ -42,14 +42,14 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 					now = w.NextTime(now)
 					model.SetTime(t, now)
 					server.SetTime(t, now)
-					compareBatch(t, fmt.Sprintf("seed %d step %d", seed, step), w, model, store)
+					compareBatch(t, fmt.Sprintf("seed %d step %d", seed, step), w, model, backend)
 				}
 			}
 		})
 	}
 }
 
-func compareBatch(t *testing.T, name string, w *storetest.Workload, model *storetest.Subject, store *Store) {
+func compareBatch(t *testing.T, name string, w *storetest.Workload, model *storetest.Subject, backend *Store) {
 	t.Helper()
 	g := NewWithT(t)
 	var batch []*pending
@@ -71,7 +71,7 @@ func compareBatch(t *testing.T, name string, w *storetest.Workload, model *store
 	if w.Rand.IntN(2) == 0 {
 		gather(batch)
 	}
-	for i, o := range store.send(t.Context(), batch) {
+	for i, o := range backend.send(t.Context(), batch) {
 		g.Expect(storetest.DifferenceOf(decoded(t, batch[i], o).Reply, want[batch[i]])).To(BeEmpty(), func() string {
 			return fmt.Sprintf("%s, call %d of\n%s", name, i, describeBatch(batch))
 		})
@@ -107,13 +107,13 @@ type blockingStore struct {
 	admit chan struct{}
 }
 
-func newBlockingStore(store *Store) *blockingStore {
-	s := &blockingStore{Store: store, sent: make(chan []*pending, 10), admit: make(chan struct{})}
-	s.node = store.route(nil, "")
+func newBlockingStore(backend *Store) *blockingStore {
+	s := &blockingStore{Store: backend, sent: make(chan []*pending, 10), admit: make(chan struct{})}
+	s.node = backend.route(nil, "")
 	s.node.send = func(ctx context.Context, batch []*pending) []outcome {
 		s.sent <- batch
 		<-s.admit
-		return store.send(ctx, batch)
+		return backend.send(ctx, batch)
 	}
 	return s
 }
@@ -224,17 +224,17 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 		t.Run(on.name, func(t *testing.T) {
 			g := NewWithT(t)
 			_, client := newSubject(t, on)
-			store := newStore(client)
+			backend := newStore(client)
 			second := storetest.SlowLimit(quota.SlidingLog, 30)
 			second.Name = "second"
 			policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 30), second})
-			broken := store.key("broken", preparedOf(policy).keys[2])
+			broken := backend.key("broken", preparedOf(policy).keys[2])
 			g.Expect(client.RPush(t.Context(), broken, "not", "a", "log").Err()).To(Succeed())
 			var batch []*pending
 			for _, key := range []quota.Key{"a", "broken", "a", "b", "broken"} {
 				batch = append(batch, &pending{call: storetest.SpendOne(policy, key)})
 			}
-			outcomes := store.send(t.Context(), batch)
+			outcomes := backend.send(t.Context(), batch)
 			for i, used := range map[int]int64{0: 1, 2: 2, 3: 1} {
 				reply := decoded(t, batch[i], outcomes[i])
 				g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(used))
@@ -251,16 +251,16 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newSubject(t, servers[0])
-	store := newStore(client)
+	backend := newStore(client)
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.SlidingLog, 30)})
-	g.Expect(client.RPush(t.Context(), store.key("broken", preparedOf(policy).keys[1]), "not", "a", "log").Err()).To(Succeed())
+	g.Expect(client.RPush(t.Context(), backend.key("broken", preparedOf(policy).keys[1]), "not", "a", "log").Err()).To(Succeed())
 	var batch []*pending
 	for _, key := range []quota.Key{"a", "broken", "b", "broken", "a", "broken"} {
 		batch = append(batch, &pending{call: storetest.SpendOne(policy, key)})
 	}
 	gather(batch)
 	used := map[quota.Key][]int64{}
-	for i, o := range store.send(t.Context(), batch) {
+	for i, o := range backend.send(t.Context(), batch) {
 		key := batch[i].call.Entries[0].Key
 		if key == "broken" {
 			g.Expect(o.err).To(MatchError(ContainSubstring("the script failed")))
@@ -334,17 +334,17 @@ func TestAPanicFailsItsBatchOnly(t *testing.T) {
 func TestConcurrentCallsShareRoundTrips(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newSubject(t, servers[0])
-	store := newStore(client)
+	backend := newStore(client)
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 1_000_000)})
 	const callers, calls = 64, 100
-	_, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
+	_, err := backend.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(client.ConfigResetStat(t.Context()).Err()).To(Succeed())
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
 			for range calls {
-				_, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
+				_, err := backend.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
 				g.Expect(err).NotTo(HaveOccurred())
 			}
 		})
@@ -358,7 +358,7 @@ func TestConcurrentCallsShareRoundTrips(t *testing.T) {
 	_, err = fmt.Sscanf(stat, "%d,", &trips)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(trips).To(BeNumerically("<", callers*calls/2))
-	reply, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
+	reply, err := backend.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(callers*calls + 2)))
 }

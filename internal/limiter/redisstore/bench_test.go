@@ -21,13 +21,13 @@ import (
 func BenchmarkBatch(b *testing.B) {
 	server := testenv.StartRedis(b)
 	client := newClient(b, server.Addr)
-	store := newStore(client)
+	backend := newStore(client)
 	for _, verdict := range []quota.Verdict{quota.Admitted, quota.Denied} {
 		for _, algorithm := range algorithms {
 			for _, limits := range []int{1, 4} {
 				for _, size := range []struct{ checks, keys int }{{1, 10_000}, {16, 10_000}, {16, 1}} {
 					b.Run(fmt.Sprintf("%s/%s/limits=%d/checks=%d/keys=%d", verdict, algorithm, limits, size.checks, size.keys), func(b *testing.B) {
-						benchmarkBatch(b, store, client, benchPolicy(algorithm, limits, verdict), size.checks, size.keys)
+						benchmarkBatch(b, backend, client, benchPolicy(algorithm, limits, verdict), size.checks, size.keys)
 					})
 				}
 			}
@@ -53,7 +53,7 @@ func benchPolicy(algorithm quota.Algorithm, limits int, verdict quota.Verdict) *
 	return quota.NewPolicy(fmt.Sprintf("bench/%s%d%s", algorithm, limits, verdict), false, false, list)
 }
 
-func benchmarkBatch(b *testing.B, store *Store, client *redis.Client, policy *quota.Policy, checks, keys int) {
+func benchmarkBatch(b *testing.B, backend *Store, client *redis.Client, policy *quota.Policy, checks, keys int) {
 	b.Helper()
 	batch := make([]*pending, checks)
 	next := 0
@@ -64,7 +64,7 @@ func benchmarkBatch(b *testing.B, store *Store, client *redis.Client, policy *qu
 			next++
 			batch[i] = &pending{call: &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Cost: 1}}}}
 		}
-		if outcomes := store.send(b.Context(), batch); outcomes[0].err != nil {
+		if outcomes := backend.send(b.Context(), batch); outcomes[0].err != nil {
 			b.Fatal(outcomes[0].err)
 		}
 	}

@@ -21,7 +21,7 @@ func TestPeriodsAreThoseOfRedis(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
 			redis, client := newSubject(t, on)
-			store := redis.Store.(*Store)
+			backend := redis.Store.(*Store)
 			start := time.UnixMilli(calendar.Start(redis.Clock.Now().UnixMilli() + 1_000_000_000))
 			redis.Clock.Set(start.Add(30 * time.Second)) // within the shorter period or the longer one
 			now := redis.Clock.Now().UnixMilli()
@@ -35,7 +35,7 @@ func TestPeriodsAreThoseOfRedis(t *testing.T) {
 				t.Run(ahead.String(), func(t *testing.T) {
 					g := NewWithT(t)
 					redis.Clear(t)
-					store.now = func() time.Time { return redis.Clock.Now().Add(ahead) }
+					backend.now = func() time.Time { return redis.Clock.Now().Add(ahead) }
 					policy := quota.NewPolicy("test/x", false, false, []quota.Limit{
 						{Name: "l", Algorithm: quota.FixedWindow, Quota: 5, Threshold: 5, Calendar: calendar},
 					})

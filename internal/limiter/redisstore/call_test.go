@@ -21,7 +21,7 @@ import (
 func TestOneScriptCallDecides(t *testing.T) {
 	g := NewWithT(t)
 	client := newClient(t, testenv.StartRedis(t).Addr)
-	store := newStore(client)
+	backend := newStore(client)
 	call := &quota.Call{}
 	for i := range 3 {
 		var limits []quota.Limit
@@ -45,7 +45,7 @@ func TestOneScriptCallDecides(t *testing.T) {
 	}
 	evaluate := func() {
 		g.Expect(client.ConfigResetStat(t.Context()).Err()).To(Succeed())
-		reply, err := store.Evaluate(t.Context(), call)
+		reply, err := backend.Evaluate(t.Context(), call)
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, e := range reply.Entries {
 			g.Expect(e.Verdict).To(Equal(quota.Admitted))

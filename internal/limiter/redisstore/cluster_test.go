@@ -23,7 +23,7 @@ import (
 )
 
 // clusterStore returns a store on the cluster, and one key on each node.
-func clusterStore(t *testing.T, cluster *testenv.RedisCluster) (store *Store, keys []quota.Key) {
+func clusterStore(t *testing.T, cluster *testenv.RedisCluster) (backend *Store, keys []quota.Key) {
 	t.Helper()
 	client, err := redisclient.New(cluster.URL, time.Minute)
 	if err != nil {
@@ -40,7 +40,7 @@ func clusterStore(t *testing.T, cluster *testenv.RedisCluster) (store *Store, ke
 // concurrent calls.
 func TestClusterAgreesWithModel(t *testing.T) {
 	cluster := testenv.StartRedisCluster(t)
-	store, keys := clusterStore(t, cluster)
+	backend, keys := clusterStore(t, cluster)
 	for _, a := range algorithms {
 		t.Run(string(a), func(t *testing.T) {
 			model := &reference.Model{}
@@ -60,7 +60,7 @@ func TestClusterAgreesWithModel(t *testing.T) {
 						Policy: policies[i], Key: keys[r.IntN(3)], Cost: 1 + r.Int64N(2), Peek: r.IntN(8) == 0,
 					})
 				}
-				got, err := store.Evaluate(t.Context(), call)
+				got, err := backend.Evaluate(t.Context(), call)
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 				want := model.Evaluate(call, time.Now())
 				NewWithT(t).Expect(withoutTimes(got)).To(Equal(withoutTimes(want)), storetest.Describe(call))
@@ -91,7 +91,7 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 		other := algorithms[(i+1)%len(algorithms)]
 		t.Run(fmt.Sprintf("%s with %s", a, other), func(t *testing.T) {
 			g := NewWithT(t)
-			store, keys := clusterStore(t, cluster)
+			backend, keys := clusterStore(t, cluster)
 			users := quota.NewPolicy(fmt.Sprintf("test/user%d", i), false, false, []quota.Limit{storetest.SlowLimit(a, 60)})
 			tenant := quota.NewPolicy(fmt.Sprintf("test/tenant%d", i), false, false, []quota.Limit{storetest.SlowLimit(other, 50)})
 			spent := map[quota.Key]int64{}
@@ -101,7 +101,7 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 				wait.Go(func() {
 					for range 40 {
 						user, cost := keys[1+rand.IntN(2)], 1+rand.Int64N(2)
-						reply, err := store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{
+						reply, err := backend.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{
 							{Policy: users, Key: user, Cost: cost}, {Policy: tenant, Key: keys[0], Cost: cost},
 						}})
 						g.Expect(err).NotTo(HaveOccurred())
@@ -117,7 +117,7 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 			wait.Wait()
 			for key, policy := range map[quota.Key]*quota.Policy{keys[0]: tenant, keys[1]: users, keys[2]: users} {
 				g.Eventually(func() int64 { // refunds continue in the background
-					reply, err := store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Peek: true}}})
+					reply, err := backend.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Peek: true}}})
 					g.Expect(err).NotTo(HaveOccurred())
 					return reply.Entries[0].Limits[0].Used
 				}, "30s").Should(Equal(spent[key]), string(key))
@@ -161,7 +161,7 @@ func TestClusterLostRace(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(string(a), func(t *testing.T) {
 			g := NewWithT(t)
-			store, keys := clusterStore(t, cluster)
+			backend, keys := clusterStore(t, cluster)
 			competitor, _ := clusterStore(t, cluster)
 			policy := func(name string, attempts bool, l quota.Limit) *quota.Policy {
 				return quota.NewPolicy("test/"+string(a)+"-"+name, attempts, false, []quota.Limit{l})
@@ -172,19 +172,19 @@ func TestClusterLostRace(t *testing.T) {
 			tight.Block = time.Hour
 			denies := policy("denies", false, tight)
 			before := &quota.Call{Entries: []quota.Entry{{Policy: given, Key: keys[0], Cost: 2}}}
-			_, err := store.Evaluate(t.Context(), before)
+			_, err := backend.Evaluate(t.Context(), before)
 			g.Expect(err).NotTo(HaveOccurred())
 
 			// Three dry runs, then three calls that spend: the competitor takes the last
 			// unit of the tight limit in between.
-			store.client.(*redis.ClusterClient).AddHook(&raceHook{before: 4, spend: func() {
+			backend.client.(*redis.ClusterClient).AddHook(&raceHook{before: 4, spend: func() {
 				_, err := competitor.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: denies, Key: keys[2], Cost: 1}}})
 				g.Expect(err).NotTo(HaveOccurred())
 			}})
 			call := &quota.Call{Entries: []quota.Entry{
 				{Policy: given, Key: keys[0], Cost: 3}, {Policy: counted, Key: keys[1], Cost: 1}, {Policy: denies, Key: keys[2], Cost: 1},
 			}}
-			reply, err := store.Evaluate(t.Context(), call)
+			reply, err := backend.Evaluate(t.Context(), call)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Admitted))
 			g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)), "refunded")
@@ -194,7 +194,7 @@ func TestClusterLostRace(t *testing.T) {
 			peek := &quota.Call{Entries: []quota.Entry{{Policy: given, Key: keys[0], Cost: 8, Peek: true}}}
 			if a != quota.Suppressed { // it also observes denied checks
 				g.Eventually(func() quota.Verdict {
-					reply, err = store.Evaluate(t.Context(), peek)
+					reply, err = backend.Evaluate(t.Context(), peek)
 					g.Expect(err).NotTo(HaveOccurred())
 					return reply.Entries[0].Verdict
 				}).Should(Equal(quota.Admitted), "the rest of the quota is free")
@@ -207,13 +207,13 @@ func TestClusterLostRace(t *testing.T) {
 func TestClusterWhileSlotsMove(t *testing.T) {
 	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)
-	store, keys := clusterStore(t, cluster)
+	backend, keys := clusterStore(t, cluster)
 	policy := quota.NewPolicy("test/moving", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 200), storetest.SlowLimit(quota.SlidingLog, 1000)})
 	decided := make(chan bool, 400)
 	go func() {
 		defer close(decided)
 		for range 400 {
-			reply, err := store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: keys[0], Cost: 1}}})
+			reply, err := backend.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: keys[0], Cost: 1}}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -238,7 +238,7 @@ func TestClusterWhileSlotsMove(t *testing.T) {
 // each cost once.
 func TestClusterReservationsWhileSlotsMove(t *testing.T) {
 	cluster := testenv.StartRedisCluster(t)
-	store, keys := clusterStore(t, cluster)
+	backend, keys := clusterStore(t, cluster)
 	nodes := []*testenv.Redis{cluster.AddMaster(), cluster.Nodes[2], cluster.Nodes[0]}
 	for i, a := range storetest.Holding() {
 		t.Run(string(a), func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestClusterReservationsWhileSlotsMove(t *testing.T) {
 			for range 8 {
 				wait.Go(func() {
 					for !moved.Load() {
-						s.Stream(t, store)
+						s.Stream(t, backend)
 					}
 				})
 			}
@@ -267,7 +267,7 @@ func TestClusterReservationsWhileSlotsMove(t *testing.T) {
 			wait.Wait()
 			g.Expect(s.Mistakes.Load()).To(BeZero())
 			for i := range s.Policies {
-				storetest.ExpectUsed(t, store, s.Policies[i], s.Keys[i], s.Spent.Load())
+				storetest.ExpectUsed(t, backend, s.Policies[i], s.Keys[i], s.Spent.Load())
 			}
 		})
 	}
@@ -282,11 +282,11 @@ func TestClusterNodesHaveBreakersOfTheirOwn(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	const timeout = 20 * time.Millisecond
-	store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: timeout})
+	backend := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: timeout})
 	hung, works := quota.Key(cluster.KeyOn(cluster.Nodes[0], "caller")), quota.Key(cluster.KeyOn(cluster.Nodes[1], "caller"))
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 1_000_000)})
 	causes := func(key quota.Key) quota.Cause {
-		_, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, key))
+		_, err := backend.Evaluate(t.Context(), storetest.SpendOne(policy, key))
 		return causeIn(err)
 	}
 	for _, key := range []quota.Key{hung, works} { // the client knows the nodes, and they have the script
@@ -311,10 +311,10 @@ func TestClusterThatIsDownAtTheStart(t *testing.T) {
 	client, err := redisclient.New(cluster.URL, time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: 20 * time.Millisecond})
+	backend := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: 20 * time.Millisecond})
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 1_000_000)})
 	cause := func() quota.Cause {
-		_, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
+		_, err := backend.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
 		return causeIn(err)
 	}
 	g.Eventually(cause, "30s").Should(Equal(quota.CauseBreaker))

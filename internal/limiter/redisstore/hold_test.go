@@ -23,7 +23,7 @@ func TestClusterReservationsAreAllOrNothing(t *testing.T) {
 	for i, a := range storetest.Holding() {
 		other := storetest.Holding()[(i+1)%len(storetest.Holding())]
 		t.Run(fmt.Sprintf("%s with %s", a, other), func(t *testing.T) {
-			store, keys := clusterStore(t, cluster)
+			backend, keys := clusterStore(t, cluster)
 			s := &storetest.Streams{
 				Policies: []*quota.Policy{
 					storetest.ReservingPolicy(fmt.Sprintf("user%d", i), storetest.SlowLimit(a, 100)), storetest.ReservingPolicy(fmt.Sprintf("tenant%d", i), storetest.SlowLimit(other, 100)),
@@ -34,7 +34,7 @@ func TestClusterReservationsAreAllOrNothing(t *testing.T) {
 			for range 16 {
 				wait.Go(func() {
 					for range 12 {
-						s.Stream(t, store)
+						s.Stream(t, backend)
 					}
 				})
 			}
@@ -42,7 +42,7 @@ func TestClusterReservationsAreAllOrNothing(t *testing.T) {
 			NewWithT(t).Expect(s.Mistakes.Load()).To(BeZero())
 			NewWithT(t).Expect(s.Spent.Load()).To(BeNumerically(">", 0))
 			for i := range s.Policies {
-				storetest.ExpectUsed(t, store, s.Policies[i], s.Keys[i], s.Spent.Load())
+				storetest.ExpectUsed(t, backend, s.Policies[i], s.Keys[i], s.Spent.Load())
 			}
 		})
 	}
@@ -52,20 +52,20 @@ func TestClusterReservationsAreAllOrNothing(t *testing.T) {
 func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newSubject(t, servers[0])
-	store := newStore(client)
+	backend := newStore(client)
 	policy := storetest.ReservingPolicy("p", storetest.SlowLimit(quota.TokenBucket, 30))
 	reserve := func(key quota.Key, id string, ttl time.Duration) *pending {
 		return &pending{call: &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Cost: 1, Action: quota.Reserve, ID: id, TTL: ttl}}}}
 	}
 	send := func(batch ...*pending) {
-		for i, o := range store.send(t.Context(), batch) {
+		for i, o := range backend.send(t.Context(), batch) {
 			g.Expect(decoded(t, batch[i], o).Entries[0].Hold).To(Equal(quota.HoldTaken))
 		}
 	}
 	send(reserve("long", "a", 20*time.Hour))
 	send(reserve("short", "b", time.Hour), reserve("long", "b", time.Hour))
 	ttl := func(key quota.Key) time.Duration {
-		return client.PTTL(t.Context(), store.key(key, policy.HoldsName())).Val()
+		return client.PTTL(t.Context(), backend.key(key, policy.HoldsName())).Val()
 	}
 	g.Expect(ttl("long") - ttl("short")).To(BeNumerically("~", 19*time.Hour, time.Minute))
 }
@@ -73,7 +73,7 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 // The last commit removes the holds, whether the lean or the general code does it.
 func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 	_, client := newSubject(t, servers[0])
-	store := newStore(client)
+	backend := newStore(client)
 	general := storetest.SlowLimit(quota.FixedWindow, 9)
 	general.Block, general.Escalation = time.Minute, &quota.Escalation{Lengths: []time.Duration{time.Minute, time.Hour}, Window: time.Hour}
 	other := storetest.SlowLimit(quota.FixedWindow, 9)
@@ -86,12 +86,12 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 			policy := storetest.ReservingPolicy(name, limits...)
 			g.Expect(preparedOf(policy).isLean).To(Equal(name != "general"))
 			hold := func(action quota.Action, id string) {
-				_, err := store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{
+				_, err := backend.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{
 					Policy: policy, Key: "a", Cost: 1, Action: action, ID: id, TTL: time.Minute,
 				}}})
 				g.Expect(err).NotTo(HaveOccurred())
 			}
-			held := func() int64 { return client.Exists(t.Context(), store.key("a", policy.HoldsName())).Val() }
+			held := func() int64 { return client.Exists(t.Context(), backend.key("a", policy.HoldsName())).Val() }
 			hold(quota.Check, "")
 			hold(quota.Reserve, "one")
 			hold(quota.Reserve, "two")
@@ -108,30 +108,30 @@ func TestBlocksOfKeysWithHolds(t *testing.T) {
 	forEachServer(t, func(t *testing.T, subject *storetest.Subject) {
 		t.Helper()
 		g := NewWithT(t)
-		store, key := storeOf(subject), quota.Key("a")
+		backend, key := storeOf(subject), quota.Key("a")
 		limit := storetest.SlowLimit(quota.FixedWindow, 9)
 		reserving, plain := storetest.ReservingPolicy("p", limit), quota.NewPolicy("test/p", false, false, []quota.Limit{limit})
 		call := storetest.SpendOne(reserving, key)
 		call.Entries[0].Action, call.Entries[0].ID, call.Entries[0].TTL = quota.Reserve, "one", time.Minute
 		subject.MustEvaluate(t, call)
 		listed := func() []quota.Block {
-			blocks, _, err := store.Blocks(t.Context(), plain.ID(), 10)
+			blocks, _, err := backend.Blocks(t.Context(), plain.ID(), 10)
 			g.Expect(err).NotTo(HaveOccurred())
 			return blocks
 		}
-		g.Expect(store.AddBlocks(t.Context(), plain.ID(), []quota.Block{{Key: key, Left: time.Hour}})).To(Succeed())
+		g.Expect(backend.AddBlocks(t.Context(), plain.ID(), []quota.Block{{Key: key, Left: time.Hour}})).To(Succeed())
 		g.Expect(listed()).To(BeEmpty(), "it is marked, and not blocked")
 		for _, length := range []time.Duration{time.Second, time.Hour} { // shorter than the mark, and longer
-			g.Expect(store.Block(t.Context(), plain, key, length)).To(Succeed())
+			g.Expect(backend.Block(t.Context(), plain, key, length)).To(Succeed())
 			g.Expect(listed()).To(Equal([]quota.Block{{Key: key, Left: length}}))
 		}
-		g.Expect(store.Unblock(t.Context(), plain, key)).To(BeTrue())
-		g.Expect(store.Unblock(t.Context(), plain, key)).To(BeFalse())
+		g.Expect(backend.Unblock(t.Context(), plain, key)).To(BeTrue())
+		g.Expect(backend.Unblock(t.Context(), plain, key)).To(BeFalse())
 		g.Expect(listed()).To(BeEmpty())
 		reply := subject.MustEvaluate(t, storetest.SpendOne(plain, key)).Entries[0]
 		g.Expect([]int64{reply.Held, reply.Limits[0].Used}).To(Equal([]int64{1, 2}), "a plan without reservations counts the hold")
-		g.Expect(store.Reset(t.Context(), plain, key)).To(BeTrue())
-		g.Expect(store.Reset(t.Context(), plain, key)).To(BeFalse())
+		g.Expect(backend.Reset(t.Context(), plain, key)).To(BeTrue())
+		g.Expect(backend.Reset(t.Context(), plain, key)).To(BeFalse())
 	})
 }
 
@@ -140,16 +140,16 @@ func TestUnblockInTheLastMillisecondOfAMark(t *testing.T) {
 	forEachServer(t, func(t *testing.T, subject *storetest.Subject) {
 		t.Helper()
 		g := NewWithT(t)
-		store, key := storeOf(subject), quota.Key("a")
+		backend, key := storeOf(subject), quota.Key("a")
 		policy := storetest.ReservingPolicy("p", storetest.SlowLimit(quota.FixedWindow, 9))
 		call := storetest.SpendOne(policy, key)
 		call.Entries[0].Action, call.Entries[0].ID, call.Entries[0].TTL = quota.Reserve, "one", time.Minute
 		subject.MustEvaluate(t, call)
-		mark := store.key(key, preparedOf(policy).keys[0])
-		left := store.client.PTTL(t.Context(), mark).Val()
+		mark := backend.key(key, preparedOf(policy).keys[0])
+		left := backend.client.PTTL(t.Context(), mark).Val()
 		g.Expect(left).To(BeNumerically(">", time.Minute))
 		subject.SetTime(t, subject.Clock.Now().Add(left))
-		g.Expect(store.client.Do(t.Context(), "PTTL", mark).Val()).To(BeEquivalentTo(0))
-		g.Expect(store.Unblock(t.Context(), policy, key)).To(BeFalse())
+		g.Expect(backend.client.Do(t.Context(), "PTTL", mark).Val()).To(BeEquivalentTo(0))
+		g.Expect(backend.Unblock(t.Context(), policy, key)).To(BeFalse())
 	})
 }

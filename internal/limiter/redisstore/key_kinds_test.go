@@ -56,9 +56,9 @@ func (n named) keys(s *Store) map[string]string {
 // expectDifferent expects that two keys are equal only if they identify the same.
 func expectDifferent(t *testing.T, all ...named) {
 	t.Helper()
-	store, seen := NewStore(Options{Prefix: "weir:"}), map[string]string{}
+	backend, seen := NewStore(Options{Prefix: "weir:"}), map[string]string{}
 	for _, n := range all {
-		for what, key := range n.keys(store) {
+		for what, key := range n.keys(backend) {
 			if other, found := seen[key]; found && other != what {
 				t.Errorf("%q is the key of %q and of %q", key, what, other)
 			}

@@ -45,7 +45,7 @@ func TestEncodeKey(t *testing.T) {
 
 func TestStateKeys(t *testing.T) {
 	g := NewWithT(t)
-	store := NewStore(Options{Prefix: "weir:"})
+	backend := NewStore(Options{Prefix: "weir:"})
 	p := quota.NewPolicy("shop/login", false, false, []quota.Limit{
 		{Name: "burst", Algorithm: quota.SlidingLog, Quota: 5, Threshold: 5, Window: time.Minute, Block: time.Hour},
 		{Name: "daily", Algorithm: quota.SlidingLog, Quota: 9, Threshold: 9, Window: 24 * time.Hour},
@@ -56,7 +56,7 @@ func TestStateKeys(t *testing.T) {
 		{Name: "spaced", Algorithm: quota.GCRA, Quota: 9, Threshold: 9, Window: time.Minute},
 		{Name: "shed", Algorithm: quota.Suppressed, Quota: 9, Threshold: 9, Window: time.Minute, Bucket: time.Second},
 	})
-	names := store.keyNames(&pending{call: &quota.Call{Entries: []quota.Entry{{Policy: p, Key: quota.EncodeKey("alice"), Cost: 1}}}})
+	names := backend.keyNames(&pending{call: &quota.Call{Entries: []quota.Entry{{Policy: p, Key: quota.EncodeKey("alice"), Cost: 1}}}})
 	g.Expect(names).To(Equal([]string{
 		"weir:1:c:{alice}:shop/login:block",
 		"weir:1:c:{alice}:shop/login:sl",

@@ -26,7 +26,7 @@ func TestBusyLogsAgreeWithModel(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 17))
 			model := storetest.NewModel()
 			server, client := newSubject(t, servers[0])
-			store := newStore(client)
+			backend := newStore(client)
 			limit := quota.Limit{
 				Name: "l", Algorithm: algorithm, Quota: 12, Threshold: 12, Window: 50 * time.Millisecond, Bucket: 4 * time.Millisecond,
 			}
@@ -45,7 +45,7 @@ func TestBusyLogsAgreeWithModel(t *testing.T) {
 					batch = append(batch, &pending{call: &quota.Call{Entries: []quota.Entry{entry}}})
 				}
 				gather(batch)
-				for i, o := range store.send(t.Context(), batch) {
+				for i, o := range backend.send(t.Context(), batch) {
 					want := model.MustEvaluate(t, batch[i].call.Clone())
 					g.Expect(storetest.DifferenceOf(decoded(t, batch[i], o).Reply, want)).To(BeEmpty(), "step %d, call %d", step, i)
 				}
@@ -59,7 +59,7 @@ func TestBusyLogsAgreeWithModel(t *testing.T) {
 func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newSubject(t, servers[0])
-	store := newStore(client)
+	backend := newStore(client)
 	limit := storetest.SlowLimit(quota.FixedWindow, 5)
 	limit.Block = time.Hour
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{limit})
@@ -68,7 +68,7 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 		batch = append(batch, &pending{call: &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: cost}}}})
 	}
 	var verdicts []quota.Verdict
-	for i, o := range store.send(t.Context(), batch) {
+	for i, o := range backend.send(t.Context(), batch) {
 		verdicts = append(verdicts, decoded(t, batch[i], o).Entries[0].Verdict)
 	}
 	g.Expect(verdicts).To(Equal([]quota.Verdict{quota.Admitted, quota.Tripped, quota.Blocked}))
@@ -77,7 +77,7 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 // Checks of policies with and without reservations need no general code: the reports are short.
 func TestPlainChecksAreLean(t *testing.T) {
 	_, client := newSubject(t, servers[0])
-	store := newStore(client)
+	backend := newStore(client)
 	for _, a := range leanAlgorithms {
 		t.Run(string(a), func(t *testing.T) {
 			limit := storetest.SlowLimit(a, 9)
@@ -88,7 +88,7 @@ func TestPlainChecksAreLean(t *testing.T) {
 				for n := range batch {
 					batch[n] = &pending{call: storetest.SpendOne(policy, quota.Key([]string{"a", "b", "c"}[n]))}
 				}
-				for _, o := range store.send(t.Context(), batch) {
+				for _, o := range backend.send(t.Context(), batch) {
 					g := NewWithT(t)
 					g.Expect(o.err).NotTo(HaveOccurred())
 					g.Expect(o.values[0]).To(Satisfy(func(verdict int64) bool { return verdict&reportShort != 0 }), "batch %d", i)
@@ -101,7 +101,7 @@ func TestPlainChecksAreLean(t *testing.T) {
 // Admitted checks of a key with holds need no general code, once each counter has a window.
 func TestChecksBesideHoldsAreLean(t *testing.T) {
 	_, client := newSubject(t, servers[0])
-	store := newStore(client)
+	backend := newStore(client)
 	for _, a := range leanAlgorithms {
 		t.Run(string(a), func(t *testing.T) {
 			g := NewWithT(t)
@@ -111,7 +111,7 @@ func TestChecksBesideHoldsAreLean(t *testing.T) {
 			hold.Entries[0].Action, hold.Entries[0].ID, hold.Entries[0].TTL = quota.Reserve, "one", time.Hour
 			short := func(call *quota.Call) bool {
 				batch := []*pending{{call: call}}
-				o := store.send(t.Context(), batch)[0]
+				o := backend.send(t.Context(), batch)[0]
 				g.Expect(o.err).NotTo(HaveOccurred())
 				return o.values[0].(int64)&reportShort != 0 //nolint:forcetypeassert // a verdict
 			}

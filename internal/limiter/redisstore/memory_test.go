@@ -51,17 +51,17 @@ func isBucket(key string) bool {
 func TestMemory(t *testing.T) {
 	server := testenv.StartRedis(t)
 	client := newClient(t, server.Addr)
-	store := NewStore(Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
+	backend := NewStore(Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 	spend := func(t *testing.T, name string, attempts bool, l quota.Limit, checks int) int64 {
 		t.Helper()
 		NewWithT(t).Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
 		l.Name = "burst"
 		policy := quota.NewPolicy("shop/"+name, attempts, false, []quota.Limit{l})
 		for range checks {
-			_, err := store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
+			_, err := backend.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		}
-		bytes := client.MemoryUsage(t.Context(), store.key("0123456789abcdef", preparedOf(policy).keys[1]), 0).Val()
+		bytes := client.MemoryUsage(t.Context(), backend.key("0123456789abcdef", preparedOf(policy).keys[1]), 0).Val()
 		t.Logf("%s: %d bytes", t.Name(), bytes)
 		return bytes
 	}

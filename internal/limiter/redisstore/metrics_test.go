@@ -104,24 +104,24 @@ func TestMetricsForgetNodesThatAreGone(t *testing.T) {
 	client, err := redisclient.New(cluster.URL, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := newStore(client)
+	backend := newStore(client)
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 1_000_000)})
 	for _, node := range cluster.Nodes[:2] {
-		_, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, quota.Key(cluster.KeyOn(node, "caller"))))
+		_, err := backend.Evaluate(t.Context(), storetest.SpendOne(policy, quota.Key(cluster.KeyOn(node, "caller"))))
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	first, second := cluster.Nodes[0].Addr, cluster.Nodes[1].Addr
-	g.Expect(exposition(t, store.metrics)).To(And(
+	g.Expect(exposition(t, backend.metrics)).To(And(
 		ContainSubstring("round_trip_duration_seconds "+first+" 1\n"), ContainSubstring("round_trip_duration_seconds "+second+" 1\n")))
 	key := quota.Key(cluster.KeyOn(cluster.Nodes[0], "caller"))
-	gone := store.route(t.Context(), key)
+	gone := backend.route(t.Context(), key)
 	gone.mu.Lock()
 	gone.latest = time.Now().Add(-nodeLife - time.Minute)
 	gone.mu.Unlock()
-	g.Expect(exposition(t, store.metrics)).To(And(Not(ContainSubstring(first)), ContainSubstring(second)))
-	_, err = store.Evaluate(t.Context(), storetest.SpendOne(policy, key))
+	g.Expect(exposition(t, backend.metrics)).To(And(Not(ContainSubstring(first)), ContainSubstring(second)))
+	_, err = backend.Evaluate(t.Context(), storetest.SpendOne(policy, key))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(exposition(t, store.metrics)).To(ContainSubstring("round_trip_duration_seconds " + first + " 1\n"))
+	g.Expect(exposition(t, backend.metrics)).To(ContainSubstring("round_trip_duration_seconds " + first + " 1\n"))
 }
 
 func TestObservingARoundTripAllocatesNothing(t *testing.T) {

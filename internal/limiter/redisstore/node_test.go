@@ -223,10 +223,10 @@ func TestRejectedCallsAreSentAgain(t *testing.T) {
 // A call is answered within the timeout, and some time before its caller gives up.
 func TestDeadlinesOfCalls(t *testing.T) {
 	g := NewWithT(t)
-	store := &Store{timeout: time.Minute}
-	g.Expect(store.deadline(t.Context())).To(BeTemporally("~", time.Now().Add(time.Minute), time.Second))
+	backend := &Store{timeout: time.Minute}
+	g.Expect(backend.deadline(t.Context())).To(BeTemporally("~", time.Now().Add(time.Minute), time.Second))
 	end := time.Now().Add(time.Second)
 	ctx, cancel := context.WithDeadline(t.Context(), end)
 	defer cancel()
-	g.Expect(store.deadline(ctx)).To(BeTemporally("==", end.Add(-callerMargin)))
+	g.Expect(backend.deadline(ctx)).To(BeTemporally("==", end.Add(-callerMargin)))
 }

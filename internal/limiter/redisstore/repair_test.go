@@ -90,9 +90,9 @@ func testRepair(t *testing.T, a quota.Algorithm, damage, expectDamage func(g *Wi
 	t.Helper()
 	for _, s := range servers {
 		b, client := newSubject(t, s)
-		store := b.Store.(*Store) //nolint:forcetypeassert // it is one
+		backend := b.Store.(*Store) //nolint:forcetypeassert // it is one
 		var log bytes.Buffer
-		store.repairs.logger = slog.New(slog.NewTextHandler(&log, nil))
+		backend.repairs.logger = slog.New(slog.NewTextHandler(&log, nil))
 		for name, second := range repairCalls {
 			for _, plain := range []bool{true, false} {
 				if plain && second.Action != quota.Check {
@@ -101,7 +101,7 @@ func testRepair(t *testing.T, a quota.Algorithm, damage, expectDamage func(g *Wi
 				t.Run(fmt.Sprint(s.name, " ", name, " ", plain), func(t *testing.T) {
 					g := NewWithT(t)
 					b.Clear(t)
-					before := testutil.ToFloat64(store.repairs.total)
+					before := testutil.ToFloat64(backend.repairs.total)
 					limit := storetest.SlowLimit(a, 5)
 					if a == quota.SlidingWindow {
 						limit.Bucket = time.Minute
@@ -110,7 +110,7 @@ func testRepair(t *testing.T, a quota.Algorithm, damage, expectDamage func(g *Wi
 					if plain {
 						policy = quota.NewPolicy("test/repaired", false, false, []quota.Limit{limit})
 					}
-					key := store.key("a", policy.StateName(0))
+					key := backend.key("a", policy.StateName(0))
 					damage(g, client, key)
 					evaluate := func(e quota.Entry) quota.EntryReply {
 						e.Policy, e.Key = policy, "a"
@@ -119,14 +119,14 @@ func testRepair(t *testing.T, a quota.Algorithm, damage, expectDamage func(g *Wi
 					g.Expect(evaluate(quota.Entry{Cost: 1, Peek: true}).Limits[0].Used).To(BeZero())
 					g.Expect(evaluate(quota.Entry{Cost: 6}).Verdict).To(Equal(quota.Denied))
 					expectDamage(g, client, key)
-					g.Expect(testutil.ToFloat64(store.repairs.total)).To(Equal(before))
+					g.Expect(testutil.ToFloat64(backend.repairs.total)).To(Equal(before))
 					r := evaluate(second)
 					g.Expect(r.Verdict).To(Equal(quota.Admitted))
 					g.Expect(r.Limits[0].Used).To(Equal(int64(2)))
 					g.Expect(evaluate(quota.Entry{Cost: 3}).Verdict).To(Equal(quota.Admitted))
 					g.Expect(evaluate(quota.Entry{Cost: 1}).Verdict).To(Equal(quota.Denied))
 					g.Expect(client.PTTL(t.Context(), key).Val()).To(BeNumerically(">", 0))
-					g.Expect(testutil.ToFloat64(store.repairs.total)).To(Equal(before + 1))
+					g.Expect(testutil.ToFloat64(backend.repairs.total)).To(Equal(before + 1))
 				})
 			}
 		}
@@ -140,21 +140,21 @@ func testRepair(t *testing.T, a quota.Algorithm, damage, expectDamage func(g *Wi
 func TestNumbersOfOtherFormsAreRepaired(t *testing.T) {
 	for _, s := range servers {
 		b, client := newSubject(t, s)
-		store := b.Store.(*Store) //nolint:forcetypeassert // it is one
+		backend := b.Store.(*Store) //nolint:forcetypeassert // it is one
 		for _, text := range []string{"0x1", "1e0", "01", "1.0", " 1"} {
 			for _, calls := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s %q %d", s.name, text, calls), func(t *testing.T) {
 					g := NewWithT(t)
 					b.Clear(t)
 					policy := quota.NewPolicy("test/repaired", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 5)})
-					key := store.key("a", policy.StateName(0))
+					key := backend.key("a", policy.StateName(0))
 					g.Expect(client.Set(t.Context(), key, text, time.Second).Err()).To(Succeed())
 					batch := make([]*pending, calls)
 					for i := range batch {
 						batch[i] = &pending{call: &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1}}}}
 					}
 					repaired := 0
-					for i, o := range store.send(t.Context(), batch) {
+					for i, o := range backend.send(t.Context(), batch) {
 						r := decoded(t, batch[i], o)
 						g.Expect(r.Entries[0].Verdict).To(Equal(quota.Admitted))
 						g.Expect(r.Entries[0].Limits[0].Used).To(Equal(int64(i + 1)))
@@ -172,16 +172,16 @@ func TestNumbersOfOtherFormsAreRepaired(t *testing.T) {
 func TestKeysOfAnotherTypeAreRepairedOnceForEqualCalls(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newSubject(t, servers[0])
-	store := newStore(client)
+	backend := newStore(client)
 	policy := quota.NewPolicy("test/repaired", true, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 5)})
-	key := store.key("a", policy.StateName(0))
+	key := backend.key("a", policy.StateName(0))
 	g.Expect(client.RPush(t.Context(), key, "x").Err()).To(Succeed())
 	batch := make([]*pending, 3)
 	for i := range batch {
 		batch[i] = &pending{call: &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1}}}}
 	}
 	var repaired [][]int
-	for i, o := range store.send(t.Context(), batch) {
+	for i, o := range backend.send(t.Context(), batch) {
 		r := decoded(t, batch[i], o)
 		g.Expect(r.Entries[0].Limits[0].Used).To(Equal(int64(i + 1)))
 		repaired = append(repaired, r.repaired)

@@ -40,10 +40,10 @@ func newSubject(tb testing.TB, on server) (*storetest.Subject, *redis.Client) {
 	tb.Helper()
 	process, clock := on.withClock(tb)
 	client := newClient(tb, process.Addr)
-	store := newStore(client)
-	store.now = clock.Now
+	backend := newStore(client)
+	backend.now = clock.Now
 	return &storetest.Subject{
-		Store: store, Clock: clock, IsRemote: true, IsRounded: true,
+		Store: backend, Clock: clock, IsRemote: true, IsRounded: true,
 		Clear: func(tb testing.TB) {
 			tb.Helper()
 			if err := client.FlushAll(tb.Context()).Err(); err != nil {

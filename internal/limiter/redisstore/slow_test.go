@@ -107,10 +107,10 @@ func TestSlowNodeDoesNotFlap(t *testing.T) {
 	client, err := redisclient.New("redis://"+proxy.addr, timeout)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: timeout})
+	backend := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: timeout})
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 1_000_000)})
 	ask := func() quota.Cause {
-		_, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
+		_, err := backend.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
 		return causeIn(err)
 	}
 	g.Eventually(ask).Should(BeEmpty())

@@ -17,7 +17,7 @@ import (
 func BenchmarkLargestCall(b *testing.B) {
 	server := testenv.StartRedis(b)
 	client := newClient(b, server.Addr)
-	store := newStore(client)
+	backend := newStore(client)
 	mixed := []quota.Algorithm{quota.SlidingLog, quota.SlidingWindow, quota.TokenBucket, quota.GCRA}
 	for _, of := range append([][]quota.Algorithm{mixed}, []quota.Algorithm{quota.FixedWindow}, mixed[:1], mixed[1:2], mixed[2:3], mixed[3:]) {
 		b.Run(fmt.Sprint(of), func(b *testing.B) {
@@ -35,7 +35,7 @@ func BenchmarkLargestCall(b *testing.B) {
 				})
 			}
 			send := func() {
-				if _, err := store.Evaluate(b.Context(), call); err != nil {
+				if _, err := backend.Evaluate(b.Context(), call); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -48,8 +48,8 @@ func TestConcurrency(t *testing.T) {
 }
 
 func TestClusterUnknownKeysInAChain(t *testing.T) {
-	store, keys := clusterStore(t, testenv.StartRedisCluster(t))
-	storetest.TestUnknownKeysInAChain(t, store, [3]quota.Key(keys))
+	backend, keys := clusterStore(t, testenv.StartRedisCluster(t))
+	storetest.TestUnknownKeysInAChain(t, backend, [3]quota.Key(keys))
 }
 
 func TestBlockLists(t *testing.T) {

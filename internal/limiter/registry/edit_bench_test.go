@@ -90,11 +90,11 @@ func BenchmarkHeapOfPlans(b *testing.B) {
 	for _, n := range replicaSizes[1:] {
 		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				store := redisstore.NewStore(redisstore.Options{Client: newCluster(b).client, Prefix: "weir:", Timeout: 5 * time.Second})
+				backend := redisstore.NewStore(redisstore.Options{Client: newCluster(b).client, Prefix: "weir:", Timeout: 5 * time.Second})
 				r := &loadedReplica{}
 				before := r.heapAllocated()
 				perPlan := func() float64 { return (r.heapAllocated() - before) / 1024 / float64(n) }
-				r = newLoadedReplicaOn(b, n, store)
+				r = newLoadedReplicaOn(b, n, backend)
 				b.ReportMetric(perPlan(), "KiB/plan")
 				for i := range n {
 					r.decide(b, limiter.Check{Cost: 1, Attributes: plan.Attributes{Host: hostOf(i)}})
@@ -119,12 +119,12 @@ func newLoadedReplica(tb testing.TB, n int) *loadedReplica {
 	return newLoadedReplicaOn(tb, n, twoLimitStore)
 }
 
-func newLoadedReplicaOn(tb testing.TB, n int, store engine.Store) *loadedReplica {
+func newLoadedReplicaOn(tb testing.TB, n int, backend engine.Store) *loadedReplica {
 	tb.Helper()
 	fields := make(map[string]string, n)
 	r := &loadedReplica{
 		engine: engine.New(engine.Options{
-			Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+			Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		}),
 		watcher: NewWatcher(nil, testPrefix, WatcherOptions{
 			Installation: NewInstallation(testOwner, ""), Replica: "a", Logger: slog.New(slog.DiscardHandler),

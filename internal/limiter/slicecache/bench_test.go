@@ -91,7 +91,7 @@ func BenchmarkDeniedBesideSlices(b *testing.B) {
 		b.Run(fmt.Sprint("slice=", held), func(b *testing.B) {
 			g := NewWithT(b)
 			policy := newPolicy(fmt.Sprint("denied", held), 10*time.Second, storetest.SlowLimit(quota.FixedWindow, 100))
-			other, store := openRedis(b, server), openSliced(b, server)
+			other, backend := openRedis(b, server), openSliced(b, server)
 			if held {
 				reply, err := other.Evaluate(b.Context(), callOf(quota.Entry{
 					Policy: policy, Key: "key-0", Action: quota.TakeSlice, ID: "a", Cost: 50, TTL: time.Hour,
@@ -99,12 +99,12 @@ func BenchmarkDeniedBesideSlices(b *testing.B) {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(reply.Entries[0].Hold).To(Equal(quota.HoldTaken))
 			}
-			load(b, []quota.Store{store}, policy, 1, 100*time.Millisecond)
-			reply, err := store.Evaluate(b.Context(), storetest.SpendOne(policy, "key-0"))
+			load(b, []quota.Store{backend}, policy, 1, 100*time.Millisecond)
+			reply, err := backend.Evaluate(b.Context(), storetest.SpendOne(policy, "key-0"))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Denied))
 			for b.Loop() {
-				checks, _ := load(b, []quota.Store{store}, policy, 1, 5*time.Second)
+				checks, _ := load(b, []quota.Store{backend}, policy, 1, 5*time.Second)
 				b.ReportMetric(checks/5, "checks/s")
 			}
 		})

@@ -50,22 +50,22 @@ func (s *slowStore) count() int {
 // An edit ends all slices of a policy at once. Their commits take few places in the queues of the store, the urgent ones first.
 func TestManyCommitsAreFewAtATime(t *testing.T) {
 	g := NewWithT(t)
-	store := &slowStore{release: make(chan struct{})}
+	backend := &slowStore{release: make(chan struct{})}
 	c := New(Options{Store: memory.NewStore(memory.Options{Keys: 1})})
-	c.evaluate = store.evaluate
+	c.evaluate = backend.evaluate
 	policy := newPolicy("sliced", time.Minute, storetest.SlowLimit(quota.FixedWindow, 1000))
 	const n = 1000
 	for _, i := range rand.Perm(n) {
 		c.commit(&slice{policy: policy, id: strconv.Itoa(i), units: 1, gone: c.now() + time.Hour + time.Duration(i)*time.Second}, 0)
 	}
-	g.Eventually(store.count, "30s").Should(Equal(mostCommits))
-	close(store.release)
+	g.Eventually(backend.count, "30s").Should(Equal(mostCommits))
+	close(backend.release)
 	g.Eventually(c.inFlight.idle(), "30s").Should(BeClosed())
-	g.Expect(store.got).To(HaveLen(n))
-	g.Expect(store.most).To(Equal(mostCommits))
+	g.Expect(backend.got).To(HaveLen(n))
+	g.Expect(backend.most).To(Equal(mostCommits))
 	// Of the ones that had to wait, the goroutines that send have taken the most urgent ones first.
 	var waited []int
-	for _, id := range store.got[mostCommits:] {
+	for _, id := range backend.got[mostCommits:] {
 		i, _ := strconv.Atoi(id)
 		waited = append(waited, i)
 	}
@@ -77,13 +77,13 @@ func TestManyCommitsAreFewAtATime(t *testing.T) {
 // The store spends a slice as a whole when its hold ends: then no commit is sent.
 func TestLateCommitsAreNotSent(t *testing.T) {
 	g := NewWithT(t)
-	store := &slowStore{release: make(chan struct{})}
-	close(store.release)
+	backend := &slowStore{release: make(chan struct{})}
+	close(backend.release)
 	c := New(Options{Store: memory.NewStore(memory.Options{Keys: 1})})
-	c.evaluate = store.evaluate
+	c.evaluate = backend.evaluate
 	policy := newPolicy("sliced", time.Minute, storetest.SlowLimit(quota.FixedWindow, 1000))
 	g.Eventually(c.commit(&slice{policy: policy, id: "late", units: 5, gone: c.now()}, 2), "30s").Should(BeClosed())
-	g.Expect(store.count()).To(BeZero())
+	g.Expect(backend.count()).To(BeZero())
 }
 
 // An exchange may end between the look at the slice of a key and the claim to forget it.
@@ -112,8 +112,8 @@ func (s waitingStore) Evaluate(ctx context.Context, call *quota.Call) (*quota.Re
 // A check that returns a slice first waits for that no longer than its caller waits.
 func TestReturningASliceKeepsTheDeadline(t *testing.T) {
 	g := NewWithT(t)
-	store := waitingStore{memory.NewStore(memory.Options{Keys: 1000})}
-	c := New(Options{Store: store})
+	backend := waitingStore{memory.NewStore(memory.Options{Keys: 1000})}
+	c := New(Options{Store: backend})
 	policy := newPolicy("sliced", time.Minute, storetest.SlowLimit(quota.FixedWindow, 100_000))
 	g.Eventually(func() bool {
 		reply, err := c.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))

@@ -40,9 +40,9 @@ func TestQuotaIsExactWhileSlotsMove(t *testing.T) {
 			}
 			var next, sliced, failed atomic.Int64
 			admitted := make([]atomic.Int64, len(keys))
-			check := func(store storetest.Evaluator) bool {
+			check := func(backend storetest.Evaluator) bool {
 				i := int(next.Add(1)) % len(keys)
-				reply, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, keys[i]))
+				reply, err := backend.Evaluate(t.Context(), storetest.SpendOne(policy, keys[i]))
 				if err != nil {
 					failed.Add(1)
 					return false
@@ -74,12 +74,12 @@ func TestQuotaIsExactWhileSlotsMove(t *testing.T) {
 				stop()
 			}
 			g.Expect(failed.Load()).To(BeZero())
-			store, uncounted, lost := open(), 0.0, 0.0
+			backend, uncounted, lost := open(), 0.0, 0.0
 			for i, key := range keys {
 				var state quota.EntryReply
 				// A hold that was taken late, while its slot moved, ends after its replica has given it up.
 				g.Eventually(func() int64 {
-					reply, err := store.Evaluate(t.Context(), storetest.PeekOf(storetest.SpendOne(policy, key)))
+					reply, err := backend.Evaluate(t.Context(), storetest.PeekOf(storetest.SpendOne(policy, key)))
 					g.Expect(err).NotTo(HaveOccurred())
 					state = reply.Entries[0]
 					return state.Held

@@ -51,8 +51,8 @@ func start(tb testing.TB, c *Cache) (stop func()) {
 func stores(t *testing.T, test func(t *testing.T, open func() quota.Store)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
-		store := memory.NewStore(memory.Options{Keys: 1000})
-		test(t, func() quota.Store { return store })
+		backend := memory.NewStore(memory.Options{Keys: 1000})
+		test(t, func() quota.Store { return backend })
 	})
 	t.Run("Redis", func(t *testing.T) {
 		server := testenv.StartRedis(t)
@@ -92,8 +92,8 @@ func TestQuotaIsExact(t *testing.T) {
 						replicas[i], stops[i] = c, start(t, c)
 					}
 					var sliced atomic.Int64
-					check := func(store storetest.Evaluator) bool {
-						reply, err := store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
+					check := func(backend storetest.Evaluator) bool {
+						reply, err := backend.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
 						if err == nil && reply.FromSlice {
 							sliced.Add(1)
 						}
@@ -109,8 +109,8 @@ func TestQuotaIsExact(t *testing.T) {
 					for _, stop := range stops {
 						stop()
 					}
-					store := open()
-					reply, err := store.Evaluate(t.Context(), storetest.PeekOf(storetest.SpendOne(policy, "a")))
+					backend := open()
+					reply, err := backend.Evaluate(t.Context(), storetest.PeekOf(storetest.SpendOne(policy, "a")))
 					g.Expect(err).NotTo(HaveOccurred())
 					g.Expect(reply.Entries[0].Held).To(BeZero())
 					g.Expect(reply.Entries[0].Limits[0].Used).To(BeEquivalentTo(admitted), "%d from slices", sliced.Load())
@@ -149,12 +149,12 @@ func TestChainsAreAllOrNothing(t *testing.T) {
 		var mu sync.Mutex
 		spent, sliced, uncounted := map[*quota.Policy]int64{}, 0, 0.0
 		var next atomic.Int64
-		check := func(store storetest.Evaluator) bool {
+		check := func(backend storetest.Evaluator) bool {
 			call := &quota.Call{}
 			for _, p := range chains[next.Add(1)/500%int64(len(chains))] {
 				call.Entries = append(call.Entries, quota.Entry{Policy: p, Key: "a", Cost: 1})
 			}
-			reply, err := store.Evaluate(t.Context(), call)
+			reply, err := backend.Evaluate(t.Context(), call)
 			if err != nil || slices.ContainsFunc(reply.Entries, func(e quota.EntryReply) bool { return e.Verdict != quota.Admitted }) {
 				return false
 			}
