@@ -6,7 +6,7 @@
 # at the very end:
 #
 #   hack/test.sh unit
-#   hack/test.sh -run TestBatches ./internal/limiter/redisstore
+#   hack/test.sh -run TestBatches ./internal/limiter/store/redisstore
 #
 # ALL_SEEDS=true does not scale the seeds of random operations, RACE=true runs with the race
 # detector (so does the tier race), VALKEY=true tests on valkey-server, too. A skipped test fails

@@ -16,10 +16,10 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
-	"github.com/weir-dev/weir/internal/limiter/memory"
-	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/memory"
+	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/test/testenv"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
@@ -142,7 +142,7 @@ type clocked struct {
 }
 
 // Evaluate implements engine.Store.
-func (c *clocked) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
+func (c *clocked) Evaluate(ctx context.Context, call *store.Call) (*store.Reply, error) {
 	c.before()
 	return c.Store.Evaluate(ctx, call)
 }

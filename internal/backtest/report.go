@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/message"
 )
 
@@ -128,7 +128,7 @@ func (r *replay) report(lines *scanner, sorted *order) *Report {
 	return report
 }
 
-func keyText(key quota.Key) string {
+func keyText(key store.Key) string {
 	parts := key.Parts()
 	for i, part := range parts {
 		switch {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 
 // levelOf returns the level of the key, uniformly by its hash: half of all keys have level 0, a
 // quarter level 1 and so on. The sample of level n has the keys of level n and above.
-func levelOf(key quota.Key) int {
+func levelOf(key store.Key) int {
 	h := uint64(14695981039346656037) // FNV-1a, mixed so that the upper bits are uniform
 	for i := range len(key) {
 		h = (h ^ uint64(key[i])) * 1099511628211
@@ -74,9 +74,9 @@ func (l *leveled) from(level int) (sum tally) {
 // policyTally is what one policy decided.
 type policyTally struct {
 	plan   *plan.Plan
-	script *quota.Policy // one of its variants
+	script *store.Policy // one of its variants
 	total  leveled
-	keys   map[quota.Key]*tally
+	keys   map[store.Key]*tally
 }
 
 // recorder is the store of the engine. It counts verdicts by policy and key and, above maxKeys,
@@ -90,7 +90,7 @@ type recorder struct {
 	maxKeys int
 	maxLive uint64
 	calls   int64
-	partial quota.Call
+	partial store.Call
 	kept    []int
 
 	level int // of the last call: the lowest of its keys
@@ -99,7 +99,7 @@ type recorder struct {
 func newRecorder(backend engine.Store, plans []*plan.Plan) *recorder {
 	r := &recorder{Store: backend, policies: map[string]*policyTally{}, maxKeys: maxKeys, maxLive: maxLive}
 	for _, p := range plans {
-		r.policies[p.ID()] = &policyTally{plan: p, keys: map[quota.Key]*tally{}}
+		r.policies[p.ID()] = &policyTally{plan: p, keys: map[store.Key]*tally{}}
 	}
 	return r
 }
@@ -108,7 +108,7 @@ func newRecorder(backend engine.Store, plans []*plan.Plan) *recorder {
 func (r *recorder) begin() { r.level = levels - 1 }
 
 // Evaluate implements engine.Store.
-func (r *recorder) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
+func (r *recorder) Evaluate(ctx context.Context, call *store.Call) (*store.Reply, error) {
 	r.kept = r.kept[:0]
 	for i := range call.Entries {
 		e := &call.Entries[i]
@@ -123,7 +123,7 @@ func (r *recorder) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply
 		return nil, err
 	}
 	for _, i := range r.kept {
-		r.count(&call.Entries[i], reply.Entries[i].Verdict != quota.Admitted)
+		r.count(&call.Entries[i], reply.Entries[i].Verdict != store.Admitted)
 	}
 	if r.calls++; r.keys > r.maxKeys || r.calls%liveEvery == 0 && r.tooLarge() {
 		return reply, r.drop(ctx)
@@ -132,7 +132,7 @@ func (r *recorder) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply
 }
 
 // keyLevel returns the level of the key. The only key of a policy without key is in all samples.
-func (r *recorder) keyLevel(e *quota.Entry) int {
+func (r *recorder) keyLevel(e *store.Entry) int {
 	if len(r.policies[e.Policy.ID()].plan.Key) == 0 {
 		return levels - 1
 	}
@@ -140,7 +140,7 @@ func (r *recorder) keyLevel(e *quota.Entry) int {
 }
 
 // evaluate evaluates the entries that are in the sample.
-func (r *recorder) evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
+func (r *recorder) evaluate(ctx context.Context, call *store.Call) (*store.Reply, error) {
 	if len(r.kept) == len(call.Entries) {
 		return r.Store.Evaluate(ctx, call)
 	}
@@ -168,7 +168,7 @@ func (r *recorder) evaluate(ctx context.Context, call *quota.Call) (*quota.Reply
 	return reply, nil
 }
 
-func (r *recorder) count(e *quota.Entry, denied bool) {
+func (r *recorder) count(e *store.Entry, denied bool) {
 	p := r.policies[e.Policy.ID()]
 	p.script = e.Policy
 	p.total[r.keyLevel(e)].add(denied)

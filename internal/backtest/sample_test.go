@@ -13,8 +13,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/memory"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/memory"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
@@ -49,7 +49,7 @@ func TestSample(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	plans, err := Compile(policies)
 	g.Expect(err).NotTo(HaveOccurred())
-	replay := func(maxKeys int) (*Report, map[quota.Key]*tally) {
+	replay := func(maxKeys int) (*Report, map[store.Key]*tally) {
 		r := newReplay(plans)
 		r.recorder.maxKeys = maxKeys
 		backend := memory.NewStore(memory.Options{Keys: maxKeys + 1, Now: func() time.Time { return r.now }})
@@ -97,7 +97,7 @@ func TestLevels(t *testing.T) {
 	g := NewWithT(t)
 	var counts [levels]float64
 	for i := range 200_000 {
-		counts[levelOf(quota.Key(fmt.Sprintf("10.0.%d.%d", i>>8, i&255)))]++
+		counts[levelOf(store.Key(fmt.Sprintf("10.0.%d.%d", i>>8, i&255)))]++
 	}
 	for level := range 6 {
 		g.Expect(counts[level] / 200_000 * float64(int(2)<<level)).To(BeNumerically("~", 1, 0.1))

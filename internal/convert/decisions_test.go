@@ -23,7 +23,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/reference"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
@@ -120,7 +120,7 @@ type modelStore struct {
 	now   time.Time
 }
 
-func (e *modelStore) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, error) {
+func (e *modelStore) Evaluate(_ context.Context, call *store.Call) (*store.Reply, error) {
 	return e.model.Evaluate(call, e.now), nil
 }
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/weir-dev/weir/internal/convert"
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/store/memory"
 )
 
 // zone is limit_req of nginx with nodelay, for one client: as documented, a leaky bucket that

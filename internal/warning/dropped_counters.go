@@ -10,19 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // scriptLimit returns the fields of the limit that identify its state in Redis.
-func scriptLimit(l *plan.Limit) *quota.Limit {
-	var calendar quota.Calendar // nil, not a nil *plan.Calendar
+func scriptLimit(l *plan.Limit) *store.Limit {
+	var calendar store.Calendar // nil, not a nil *plan.Calendar
 	if l.Calendar != nil {
 		calendar = l.Calendar
 	}
-	return &quota.Limit{
+	return &store.Limit{
 		Calendar:    calendar,
 		Name:        l.Name,
-		Algorithm:   quota.AlgorithmNamed(string(l.Algorithm)),
+		Algorithm:   store.AlgorithmNamed(string(l.Algorithm)),
 		Window:      l.Window(),
 		Bucket:      l.Bucket(),
 		StateSuffix: l.StateSuffix,

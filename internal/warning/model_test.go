@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/reference"
 )
 
@@ -47,26 +47,26 @@ func expectIdle(t *testing.T, random *rand.Rand, p *plan.Plan, variants [][]plan
 	model, now := &reference.Model{}, time.UnixMicro(1_700_000_000_000_000)
 	for range 150 {
 		now = now.Add(time.Duration(random.IntN(1+1<<random.IntN(15))) * time.Microsecond)
-		entry := quota.Entry{Policy: policies[random.IntN(len(policies))], Key: "k", Cost: 1 + random.Int64N(3)}
-		reply := model.Evaluate(&quota.Call{Entries: []quota.Entry{entry}, Denied: random.IntN(10) == 0}, now).Entries[0]
-		if reply.Verdict != quota.Blocked && reply.Limits[0].Admits && !reply.Limits[1].Admits {
+		entry := store.Entry{Policy: policies[random.IntN(len(policies))], Key: "k", Cost: 1 + random.Int64N(3)}
+		reply := model.Evaluate(&store.Call{Entries: []store.Entry{entry}, Denied: random.IntN(10) == 0}, now).Entries[0]
+		if reply.Verdict != store.Blocked && reply.Limits[0].Admits && !reply.Limits[1].Admits {
 			t.Fatalf("denied by the second limit only, with %+v: %+v, %+v", reply, p.Limits, p.Overrides)
 		}
 	}
 }
 
 // scripts compiles the policy for the model, as the engine does for Redis.
-func scripts(p *plan.Plan, variants [][]plan.Limit) []*quota.Policy {
-	limits := make([][]quota.Limit, len(variants))
+func scripts(p *plan.Plan, variants [][]plan.Limit) []*store.Policy {
+	limits := make([][]store.Limit, len(variants))
 	for i, v := range variants {
 		for _, l := range v {
-			limits[i] = append(limits[i], quota.Limit{
-				Name: l.Name, Algorithm: quota.AlgorithmNamed(string(l.Algorithm)), Quota: p.Quota(l), Threshold: l.Threshold,
+			limits[i] = append(limits[i], store.Limit{
+				Name: l.Name, Algorithm: store.AlgorithmNamed(string(l.Algorithm)), Quota: p.Quota(l), Threshold: l.Threshold,
 				HardQuota: l.HardQuota(), Window: l.Window(), Bucket: l.Bucket(), Block: l.Block(), StateSuffix: l.StateSuffix,
 			})
 		}
 	}
-	return quota.NewVariants(quota.Settings{ID: p.ID(), Attempts: p.Counting == plan.CountAttempts}, limits...)
+	return store.NewVariants(store.Settings{ID: p.ID(), Attempts: p.Counting == plan.CountAttempts}, limits...)
 }
 
 // An edit gets a warning exactly if the model holds no used units after it. Counters
@@ -83,10 +83,10 @@ func TestWarningsMatchTheResetCounters(t *testing.T) {
 		before, after := variantsOf(was), variantsOf(is)
 		for v := range before {
 			model, now := &reference.Model{}, time.UnixMicro(1_700_000_000_000_000)
-			spend := quota.Entry{Policy: scripts(was, before)[v], Key: "k", Cost: 1}
-			model.Evaluate(&quota.Call{Entries: []quota.Entry{spend}}, now)
-			peek := quota.Entry{Policy: scripts(is, after)[v], Key: "k", Cost: 1, Peek: true}
-			reply := model.Evaluate(&quota.Call{Entries: []quota.Entry{peek}}, now).Entries[0]
+			spend := store.Entry{Policy: scripts(was, before)[v], Key: "k", Cost: 1}
+			model.Evaluate(&store.Call{Entries: []store.Entry{spend}}, now)
+			peek := store.Entry{Policy: scripts(is, after)[v], Key: "k", Cost: 1, Peek: true}
+			reply := model.Evaluate(&store.Call{Entries: []store.Entry{peek}}, now).Entries[0]
 			for i, l := range reply.Limits {
 				if l.Used > 0 {
 					kept++

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 
@@ -235,6 +235,6 @@ func deciding(tb testing.TB, backend engine.Store, records ...plan.Record) *engi
 // admitting is a Store for engines that decide nothing.
 type admitting struct{ engine.Store }
 
-func (admitting) Evaluate(context.Context, *quota.Call) (*quota.Reply, error) {
+func (admitting) Evaluate(context.Context, *store.Call) (*store.Reply, error) {
 	panic("decides nothing")
 }

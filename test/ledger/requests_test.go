@@ -31,10 +31,10 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/extauthz"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
-	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/store/memory"
+	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/test/testenv"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )

@@ -6,7 +6,7 @@ package reference
 import (
 	"math/big"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // deficit is the reference model of deficit.lua: how far a bucket is from full, in units
@@ -19,7 +19,7 @@ func newDeficit(a, b int64) deficit {
 	return deficit{new(big.Int).Mul(big.NewInt(a), big.NewInt(b))}
 }
 
-func deficitOf(units int64, l *quota.Limit) deficit {
+func deficitOf(units int64, l *store.Limit) deficit {
 	return newDeficit(units, l.Window.Microseconds())
 }
 
@@ -56,7 +56,7 @@ func (d deficit) ceilDiv(n int64) int64 {
 }
 
 // afterRefill returns the deficit after wait microseconds of refill.
-func (d deficit) afterRefill(wait int64, l *quota.Limit) deficit {
+func (d deficit) afterRefill(wait int64, l *store.Limit) deficit {
 	return d.minus(newDeficit(max(0, wait), l.Threshold))
 }
 
@@ -78,8 +78,8 @@ func (d deficits) judged() deficit {
 
 // move returns the deficits after microseconds of refill, and then with further units. Of a debt that would take longer than MaxDebt
 // it adds only a part. leftOut is the rest of the units in the deficit that judges, rounded down.
-func (d deficits) move(l *quota.Limit, empty deficit, micros, units int64) (moved deficits, leftOut int64) {
-	most := empty.plus(newDeficit(quota.MaxDebt.Microseconds(), l.Threshold))
+func (d deficits) move(l *store.Limit, empty deficit, micros, units int64) (moved deficits, leftOut int64) {
+	most := empty.plus(newDeficit(store.MaxDebt.Microseconds(), l.Threshold))
 	move := func(found deficit, judges bool) deficit {
 		found = found.afterRefill(micros, l)
 		room := found
@@ -102,16 +102,16 @@ func (d deficits) move(l *quota.Limit, empty deficit, micros, units int64) (move
 // debtor is a counter that works off the units above its quota.
 type debtor interface {
 	// cutDebt returns the units of debt that were cut since the last time.
-	cutDebt(e *quota.Entry, l *quota.Limit, now int64) int64
+	cutDebt(e *store.Entry, l *store.Limit, now int64) int64
 }
 
 // used returns the missing units, rounded up.
-func (d deficit) used(l *quota.Limit) int64 { return d.ceilDiv(l.Window.Microseconds()) }
+func (d deficit) used(l *store.Limit) int64 { return d.ceilDiv(l.Window.Microseconds()) }
 
 // timeToFit returns the microseconds until the cost fits.
-func (d deficit) timeToFit(e *quota.Entry, l *quota.Limit) int64 {
+func (d deficit) timeToFit(e *store.Entry, l *store.Limit) int64 {
 	return d.minus(deficitOf(l.Quota-e.Cost, l)).ceilDiv(l.Threshold)
 }
 
 // resetAfter returns the microseconds until the bucket is full.
-func (d deficit) resetAfter(l *quota.Limit) int64 { return d.ceilDiv(l.Threshold) }
+func (d deficit) resetAfter(l *store.Limit) int64 { return d.ceilDiv(l.Threshold) }

@@ -6,13 +6,13 @@ package reference
 import (
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/steps"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/steps"
 )
 
 // entry is one entry of a call at one time: the States of its steps.
 type entry struct {
-	*quota.Entry
+	*store.Entry
 
 	model   *Model
 	now     int64
@@ -20,7 +20,7 @@ type entry struct {
 }
 
 // limit returns a limit with its counter.
-func (e *entry) limit(i int) (*quota.Limit, counter) {
+func (e *entry) limit(i int) (*store.Limit, counter) {
 	l := &e.Policy.Limits()[i]
 	return l, e.model.counter(e.Entry, l)
 }
@@ -42,7 +42,7 @@ func (e *entry) begin() {
 // read reads the limits of GCRA, which may store what judges this plan, while the holds that keep their states are there.
 func (e *entry) read() {
 	for i := range e.Policy.Limits() {
-		if l, c := e.limit(i); l.Algorithm == quota.GCRA {
+		if l, c := e.limit(i); l.Algorithm == store.GCRA {
 			c.used(e.Entry, l, e.now)
 		}
 	}
@@ -91,7 +91,7 @@ func (e *entry) Spend(i int, passes bool) {
 }
 
 // sharesLog reports whether an earlier limit has the same log.
-func sharesLog(policy *quota.Policy, i int) bool {
+func sharesLog(policy *store.Policy, i int) bool {
 	for j := range i {
 		if policy.StateName(j) == policy.StateName(i) {
 			return true

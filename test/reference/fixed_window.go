@@ -3,7 +3,7 @@
 
 package reference
 
-import "github.com/weir-dev/weir/internal/limiter/quota"
+import "github.com/weir-dev/weir/internal/limiter/store"
 
 // fixedWindow is the reference model of fixed_window.lua.
 type fixedWindow struct {
@@ -14,40 +14,40 @@ type fixedWindow struct {
 
 func (w *fixedWindow) alive(now int64) bool { return w.end.alive(now) }
 
-func (w *fixedWindow) used(_ *quota.Entry, _ *quota.Limit, now int64) int64 {
+func (w *fixedWindow) used(_ *store.Entry, _ *store.Limit, now int64) int64 {
 	if !w.end.alive(now) {
 		return 0
 	}
 	return w.units
 }
 
-func (w *fixedWindow) usedAfter(e *quota.Entry, l *quota.Limit, now, wait int64) int64 {
+func (w *fixedWindow) usedAfter(e *store.Entry, l *store.Limit, now, wait int64) int64 {
 	if w.used(e, l, now) == 0 || wait >= w.left(e, l, now) {
 		return 0
 	}
 	return w.units
 }
 
-func (w *fixedWindow) spend(e *quota.Entry, l *quota.Limit, now int64, _ bool) {
+func (w *fixedWindow) spend(e *store.Entry, l *store.Limit, now int64, _ bool) {
 	if !w.end.alive(now) {
 		w.units, w.end = 0, endOfWindow(l, now)
 		w.record(e, l)
 	}
-	ceiling := int64(quota.LargestCount)
+	ceiling := int64(store.LargestCount)
 	if e.Policy.CountsAttempts() {
 		ceiling = l.Ceiling()
 	}
 	w.units += max(0, min(e.Cost, ceiling-w.units))
 }
 
-func (w *fixedWindow) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
+func (w *fixedWindow) timeToFit(e *store.Entry, l *store.Limit, now int64) int64 {
 	if w.used(e, l, now)+e.Cost <= l.Quota {
 		return 0
 	}
 	return w.left(e, l, now)
 }
 
-func (w *fixedWindow) resetAfter(e *quota.Entry, l *quota.Limit, now int64) int64 {
+func (w *fixedWindow) resetAfter(e *store.Entry, l *store.Limit, now int64) int64 {
 	if w.used(e, l, now) == 0 {
 		return 0
 	}
@@ -56,7 +56,7 @@ func (w *fixedWindow) resetAfter(e *quota.Entry, l *quota.Limit, now int64) int6
 
 // left returns the microseconds until the window ends. After the server's clock is set
 // back that would be more than the window; then the window is restarted.
-func (w *fixedWindow) left(e *quota.Entry, l *quota.Limit, now int64) int64 {
+func (w *fixedWindow) left(e *store.Entry, l *store.Limit, now int64) int64 {
 	if w.end <= expireIn(now, l.LongestWindow()) {
 		return w.end.left(now)
 	}
@@ -68,15 +68,15 @@ func (w *fixedWindow) left(e *quota.Entry, l *quota.Limit, now int64) int64 {
 }
 
 // record records the end of the window with the holds, if there are any.
-func (w *fixedWindow) record(e *quota.Entry, l *quota.Limit) {
+func (w *fixedWindow) record(e *store.Entry, l *store.Limit) {
 	if h := w.holds.set; h.Len() > 0 {
 		h.Windows[l.StateName(e.Policy.ID())] = int64(w.end)
 	}
 }
 
-func (w *fixedWindow) settle(e *quota.Entry, l *quota.Limit, units, at, now int64) {
+func (w *fixedWindow) settle(e *store.Entry, l *store.Limit, units, at, now int64) {
 	if w.used(e, l, now) > 0 {
-		w.units = min(w.units+units, quota.LargestCount)
+		w.units = min(w.units+units, store.LargestCount)
 		return
 	}
 	name, windows := l.StateName(e.Policy.ID()), w.holds.set.Windows
@@ -93,9 +93,9 @@ func (w *fixedWindow) settle(e *quota.Entry, l *quota.Limit, units, at, now int6
 	}
 }
 
-func (*fixedWindow) endSettling(*quota.Entry, *quota.Limit, int64) {}
+func (*fixedWindow) endSettling(*store.Entry, *store.Limit, int64) {}
 
-func (w *fixedWindow) keep(e *quota.Entry, l *quota.Limit, now int64) {
+func (w *fixedWindow) keep(e *store.Entry, l *store.Limit, now int64) {
 	if w.used(e, l, now) > 0 {
 		if w.end > expireIn(now, l.LongestWindow()) {
 			w.end = endOfWindow(l, now)
@@ -104,9 +104,9 @@ func (w *fixedWindow) keep(e *quota.Entry, l *quota.Limit, now int64) {
 	}
 }
 
-func (*fixedWindow) afterLast(l *quota.Limit, _, last, _ int64) int64 {
+func (*fixedWindow) afterLast(l *store.Limit, _, last, _ int64) int64 {
 	return last + l.LongestWindow().Microseconds()
 }
 
 // endOfWindow returns the expiry of a window that begins at the time.
-func endOfWindow(l *quota.Limit, at int64) expiry { return expiry(l.WindowEnd(at/1000) - 1) }
+func endOfWindow(l *store.Limit, at int64) expiry { return expiry(l.WindowEnd(at/1000) - 1) }

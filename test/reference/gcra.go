@@ -7,7 +7,7 @@ import (
 	"cmp"
 	"math/big"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // gcra is the reference model of gcra.lua.
@@ -35,7 +35,7 @@ func (a arrival) ahead(at, rate int64) deficit {
 }
 
 // arrivalOf returns the arrival time with that deficit.
-func arrivalOf(missing deficit, l *quota.Limit, now int64) arrival {
+func arrivalOf(missing deficit, l *store.Limit, now int64) arrival {
 	whole, part := new(big.Int).QuoRem(missing.Int, big.NewInt(l.Threshold), new(big.Int))
 	return arrival{now + whole.Int64(), part.Int64()}
 }
@@ -43,7 +43,7 @@ func arrivalOf(missing deficit, l *quota.Limit, now int64) arrival {
 func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
 
 // load returns the deficits.
-func (g *gcra) load(e *quota.Entry, l *quota.Limit, now int64) deficits {
+func (g *gcra) load(e *store.Entry, l *store.Limit, now int64) deficits {
 	if g.current != nil {
 		return *g.current
 	}
@@ -62,7 +62,7 @@ func (d deficits) notBelow0() deficits {
 // ahead returns how far the arrival times are ahead; of the one that judges a smaller plan only if the other is ahead. For
 // an entry that is not a peek, it stores what judges a plan beyond whose ceiling the arrival time lies, and a debt of another
 // rate with the new one: the same units are missing.
-func (g *gcra) ahead(e *quota.Entry, l *quota.Limit, now int64) deficits {
+func (g *gcra) ahead(e *store.Entry, l *store.Limit, now int64) deficits {
 	rate := cmp.Or(g.rate, l.Threshold)
 	switch {
 	case g.arrival.whole == 0:
@@ -75,7 +75,7 @@ func (g *gcra) ahead(e *quota.Entry, l *quota.Limit, now int64) deficits {
 		return d
 	}
 	if rate != l.Threshold { // what a slower rate would take too long for is cut, and not counted
-		longest := newDeficit(l.Ceiling()+quota.MaxDebt.Microseconds(), l.Threshold)
+		longest := newDeficit(l.Ceiling()+store.MaxDebt.Microseconds(), l.Threshold)
 		d.spent = d.spent.atMost(longest)
 		if d.cut.Int != nil {
 			d.cut = d.cut.atMost(longest)
@@ -86,7 +86,7 @@ func (g *gcra) ahead(e *quota.Entry, l *quota.Limit, now int64) deficits {
 }
 
 // judge returns the deficits at the rate, and whether it has cut one that was not cut before.
-func (g *gcra) judge(e *quota.Entry, l *quota.Limit, now, rate int64) (d deficits, isNew bool) {
+func (g *gcra) judge(e *store.Entry, l *store.Limit, now, rate int64) (d deficits, isNew bool) {
 	d.spent = g.arrival.ahead(now, rate)
 	most := newDeficit(l.Ceiling(), l.Threshold).plus(newDeficit(g.debt, rate))
 	tooFar := most.plus(newDeficit(1, l.Threshold)) // a debt is in whole microseconds
@@ -106,7 +106,7 @@ func (g *gcra) judge(e *quota.Entry, l *quota.Limit, now, rate int64) (d deficit
 	return d, false
 }
 
-func (g *gcra) store(d deficits, l *quota.Limit, now int64) {
+func (g *gcra) store(d deficits, l *store.Limit, now int64) {
 	g.arrival, g.cutOff, g.current = arrivalOf(d.spent, l, now), nil, &d
 	if d.cut.Int != nil && d.cut.Cmp(d.spent.Int) < 0 {
 		cutOff := arrivalOf(d.cut, l, now)
@@ -128,19 +128,19 @@ func (g *gcra) keepFor(needed, now int64) {
 	}
 }
 
-func (g *gcra) judged(e *quota.Entry, l *quota.Limit, now int64) deficit {
+func (g *gcra) judged(e *store.Entry, l *store.Limit, now int64) deficit {
 	return g.load(e, l, now).judged()
 }
 
-func (g *gcra) used(e *quota.Entry, l *quota.Limit, now int64) int64 {
+func (g *gcra) used(e *store.Entry, l *store.Limit, now int64) int64 {
 	return g.judged(e, l, now).used(l)
 }
 
-func (g *gcra) usedAfter(e *quota.Entry, l *quota.Limit, now, wait int64) int64 {
+func (g *gcra) usedAfter(e *store.Entry, l *store.Limit, now, wait int64) int64 {
 	return g.judged(e, l, now).afterRefill(wait, l).used(l)
 }
 
-func (g *gcra) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
+func (g *gcra) timeToFit(e *store.Entry, l *store.Limit, now int64) int64 {
 	missing := g.judged(e, l, now)
 	if missing.used(l)+e.Cost <= l.Quota {
 		return 0
@@ -148,24 +148,24 @@ func (g *gcra) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
 	return missing.timeToFit(e, l)
 }
 
-func (g *gcra) resetAfter(e *quota.Entry, l *quota.Limit, now int64) int64 {
+func (g *gcra) resetAfter(e *store.Entry, l *store.Limit, now int64) int64 {
 	return g.judged(e, l, now).resetAfter(l)
 }
 
-func (g *gcra) spend(e *quota.Entry, l *quota.Limit, now int64, _ bool) {
+func (g *gcra) spend(e *store.Entry, l *store.Limit, now int64, _ bool) {
 	d, leftOut := g.load(e, l, now).move(l, g.empty(l), 0, e.Cost)
 	g.cut += leftOut
 	g.store(d, l, now)
 }
 
-func (*gcra) empty(l *quota.Limit) deficit { return newDeficit(l.Ceiling(), l.Threshold) }
+func (*gcra) empty(l *store.Limit) deficit { return newDeficit(l.Ceiling(), l.Threshold) }
 
-func (g *gcra) cutDebt(*quota.Entry, *quota.Limit, int64) (cut int64) {
+func (g *gcra) cutDebt(*store.Entry, *store.Limit, int64) (cut int64) {
 	cut, g.cut = g.cut, 0
 	return cut
 }
 
-func (g *gcra) settle(e *quota.Entry, l *quota.Limit, units, at, now int64) {
+func (g *gcra) settle(e *store.Entry, l *store.Limit, units, at, now int64) {
 	if g.past == nil {
 		past := deficits{spent: newDeficit(0, 0)}
 		if g.arrival.whole != 0 {
@@ -183,7 +183,7 @@ func (g *gcra) settle(e *quota.Entry, l *quota.Limit, units, at, now int64) {
 	g.past, g.at, g.cut = &past, at, g.cut+leftOut
 }
 
-func (g *gcra) endSettling(_ *quota.Entry, l *quota.Limit, now int64) {
+func (g *gcra) endSettling(_ *store.Entry, l *store.Limit, now int64) {
 	past, _ := g.past.move(l, g.empty(l), now-g.at, 0)
 	g.past = nil
 	if past.spent.Sign() == 0 {
@@ -193,12 +193,12 @@ func (g *gcra) endSettling(_ *quota.Entry, l *quota.Limit, now int64) {
 	g.store(past, l, now)
 }
 
-func (g *gcra) keep(e *quota.Entry, l *quota.Limit, now int64) {
+func (g *gcra) keep(e *store.Entry, l *store.Limit, now int64) {
 	if d := g.load(e, l, now); d.spent.Sign() > 0 {
 		g.keepFor(d.spent.resetAfter(l), now)
 	}
 }
 
-func (g *gcra) afterLast(l *quota.Limit, held, last, wait int64) int64 {
+func (g *gcra) afterLast(l *store.Limit, held, last, wait int64) int64 {
 	return max(wait, last) + deficitOf(held, l).resetAfter(l)
 }

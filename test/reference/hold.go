@@ -4,8 +4,8 @@
 package reference
 
 import (
-	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/steps"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/steps"
 )
 
 // holdSet is the holds of a key.
@@ -14,7 +14,7 @@ type holdSet struct{ set *steps.HoldSet }
 func (h *holdSet) alive(now int64) bool { return h.set.Len() > 0 && h.expiry().alive(now) }
 
 // holds returns the holds of the entry; none if its policy reads none.
-func (m *Model) holds(e *quota.Entry) *holdSet {
+func (m *Model) holds(e *store.Entry) *holdSet {
 	if !e.Policy.ReadsHolds() {
 		return &holdSet{}
 	}
@@ -46,20 +46,20 @@ func (e *entry) Keep(i int) {
 }
 
 // settle spends the first holds that have ended.
-func (e *entry) settle(r *quota.EntryReply) {
+func (e *entry) settle(r *store.EntryReply) {
 	h := e.model.holds(e.Entry).set
 	if !e.Policy.SettlesHolds() || !h.HasEnded(e.now) {
 		return
 	}
 	r.Settled = h.Settle(e.now, func(id string, units, end int64) {
-		state[chargeID](e.model, e.Key, quota.ChargeName(e.Policy.ID(), id)).end = expireIn(e.now, quota.MemoryOf(id))
-		e.forEachSettler(func(i int, l *quota.Limit, s settler) {
+		state[chargeID](e.model, e.Key, store.ChargeName(e.Policy.ID(), id)).end = expireIn(e.now, store.MemoryOf(id))
+		e.forEachSettler(func(i int, l *store.Limit, s settler) {
 			if !sharesLog(e.Policy, i) {
 				s.settle(e.Entry, l, units, end, e.now)
 			}
 		})
 	})
-	e.forEachSettler(func(i int, l *quota.Limit, s settler) {
+	e.forEachSettler(func(i int, l *store.Limit, s settler) {
 		s.endSettling(e.Entry, l, e.now)
 		e.addDebtCut(i)
 	})
@@ -68,9 +68,9 @@ func (e *entry) settle(r *quota.EntryReply) {
 
 // forEachSettler calls do with the limits that settle holds: all but Concurrency. Suppressed limits have no
 // holds.
-func (e *entry) forEachSettler(do func(i int, l *quota.Limit, s settler)) {
+func (e *entry) forEachSettler(do func(i int, l *store.Limit, s settler)) {
 	for i := range e.Policy.Limits() {
-		if l, c := e.limit(i); l.Algorithm != quota.Concurrency {
+		if l, c := e.limit(i); l.Algorithm != store.Concurrency {
 			do(i, l, c.(settler)) //nolint:forcetypeassert // see above
 		}
 	}
@@ -83,10 +83,10 @@ func (c *chargeID) alive(now int64) bool { return c.end.alive(now) }
 
 // Remember remembers the ID of a charge, and returns false if it was remembered.
 func (e *entry) Remember(id string) bool {
-	c := state[chargeID](e.model, e.Key, quota.ChargeName(e.Policy.ID(), id))
+	c := state[chargeID](e.model, e.Key, store.ChargeName(e.Policy.ID(), id))
 	if c.alive(e.now) {
 		return false
 	}
-	c.end = expireIn(e.now, quota.MemoryOf(id))
+	c.end = expireIn(e.now, store.MemoryOf(id))
 	return true
 }

@@ -6,7 +6,7 @@ package reference
 import (
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // hit is one entry of a log.
@@ -30,7 +30,7 @@ func (s *hitLog) now(server int64) int64 {
 }
 
 // sum returns the units of the hits in the window that ends at the given time.
-func (s *hitLog) sum(l *quota.Limit, at int64, units func(hit) int64) int64 {
+func (s *hitLog) sum(l *store.Limit, at int64, units func(hit) int64) int64 {
 	cutoff := at - l.Window.Microseconds()
 	var sum int64
 	for _, h := range s.hits {
@@ -44,15 +44,15 @@ func (s *hitLog) sum(l *quota.Limit, at int64, units func(hit) int64) int64 {
 func costOf(h hit) int64     { return h.cost }
 func admittedOf(h hit) int64 { return h.admitted }
 
-func (s *hitLog) used(_ *quota.Entry, l *quota.Limit, now int64) int64 {
+func (s *hitLog) used(_ *store.Entry, l *store.Limit, now int64) int64 {
 	return s.sum(l, s.now(now), costOf)
 }
 
-func (s *hitLog) usedAfter(_ *quota.Entry, l *quota.Limit, now, wait int64) int64 {
+func (s *hitLog) usedAfter(_ *store.Entry, l *store.Limit, now, wait int64) int64 {
 	return s.sum(l, s.now(now+wait), costOf)
 }
 
-func (s *hitLog) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
+func (s *hitLog) timeToFit(e *store.Entry, l *store.Limit, now int64) int64 {
 	if s.sum(l, s.now(now), costOf)+e.Cost <= l.Quota {
 		return 0
 	}
@@ -65,12 +65,12 @@ func (s *hitLog) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
 	panic("reference: a cost above the quota has no time to fit")
 }
 
-func (s *hitLog) resetAfter(_ *quota.Entry, l *quota.Limit, now int64) int64 {
+func (s *hitLog) resetAfter(_ *store.Entry, l *store.Limit, now int64) int64 {
 	return s.resetAfterOf(l, now, costOf)
 }
 
 // resetAfterOf returns the time until the last of the units has left the window.
-func (s *hitLog) resetAfterOf(l *quota.Limit, now int64, units func(hit) int64) int64 {
+func (s *hitLog) resetAfterOf(l *store.Limit, now int64, units func(hit) int64) int64 {
 	if s.sum(l, s.now(now), units) == 0 {
 		return 0
 	}
@@ -95,7 +95,7 @@ func (s *hitLog) add(h hit, now int64, keep time.Duration) bool {
 
 // addToBucket records a hit as add does, merged with the newest one if they share a bucket of
 // time. The cost of a bucket grows up to ceiling; a bucket that already holds more keeps it.
-func (s *hitLog) addToBucket(h hit, now int64, l *quota.Limit, ceiling int64) {
+func (s *hitLog) addToBucket(h hit, now int64, l *store.Limit, ceiling int64) {
 	if h.at = s.now(h.at); h.at+l.Window.Microseconds() <= now {
 		return
 	}
@@ -118,10 +118,10 @@ func (s *hitLog) append(h hit, now int64, keep time.Duration) {
 	s.end = expireAfter(now, h.at+keep.Microseconds()-now)
 }
 
-func (*hitLog) endSettling(*quota.Entry, *quota.Limit, int64) {}
+func (*hitLog) endSettling(*store.Entry, *store.Limit, int64) {}
 
-func (*hitLog) keep(*quota.Entry, *quota.Limit, int64) {}
+func (*hitLog) keep(*store.Entry, *store.Limit, int64) {}
 
-func (*hitLog) afterLast(l *quota.Limit, _, last, _ int64) int64 {
+func (*hitLog) afterLast(l *store.Limit, _, last, _ int64) int64 {
 	return last + l.Window.Microseconds()
 }

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/steps"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/steps"
 )
 
 // Model makes the same decisions in process that the scripts make in Redis. It is the
@@ -27,19 +27,19 @@ type modelState interface{ alive(now int64) bool }
 // counter is the state of one limit. now is the server time in microseconds since 1970;
 // all other times are microseconds too. The methods correspond to those in prelude.lua.
 type counter interface {
-	used(e *quota.Entry, l *quota.Limit, now int64) int64
-	usedAfter(e *quota.Entry, l *quota.Limit, now, wait int64) int64
-	timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64
-	resetAfter(e *quota.Entry, l *quota.Limit, now int64) int64
-	spend(e *quota.Entry, l *quota.Limit, now int64, passes bool)
+	used(e *store.Entry, l *store.Limit, now int64) int64
+	usedAfter(e *store.Entry, l *store.Limit, now, wait int64) int64
+	timeToFit(e *store.Entry, l *store.Limit, now int64) int64
+	resetAfter(e *store.Entry, l *store.Limit, now int64) int64
+	spend(e *store.Entry, l *store.Limit, now int64, passes bool)
 }
 
 // settler is a counter that can settle holds, see hold.go. at is when the hold ended.
 type settler interface {
-	settle(e *quota.Entry, l *quota.Limit, units, at, now int64)
-	endSettling(e *quota.Entry, l *quota.Limit, now int64)
-	keep(e *quota.Entry, l *quota.Limit, now int64)
-	afterLast(l *quota.Limit, held, last, wait int64) int64
+	settle(e *store.Entry, l *store.Limit, units, at, now int64)
+	endSettling(e *store.Entry, l *store.Limit, now int64)
+	keep(e *store.Entry, l *store.Limit, now int64)
+	afterLast(l *store.Limit, held, last, wait int64) int64
 }
 
 // block is the state of a block.
@@ -72,12 +72,12 @@ func (m *Model) Size() int {
 }
 
 // Evaluate decides the call at the server time now.
-func (m *Model) Evaluate(call *quota.Call, now time.Time) *quota.Reply {
+func (m *Model) Evaluate(call *store.Call, now time.Time) *store.Reply {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := now.UnixMicro()
 	m.expire(at)
-	other := quota.NewSubstitution(call)
+	other := store.NewSubstitution(call)
 	for {
 		undecided := m.undecided(other.Call(), at)
 		if undecided == nil {
@@ -91,7 +91,7 @@ func (m *Model) Evaluate(call *quota.Call, now time.Time) *quota.Reply {
 }
 
 // undecided returns the indexes of the entries that prevent a decision.
-func (m *Model) undecided(call *quota.Call, now int64) (indexes []int) {
+func (m *Model) undecided(call *store.Call, now int64) (indexes []int) {
 	for i := range call.Entries {
 		e := &call.Entries[i]
 		m.holds(e).dropOld(now)
@@ -103,11 +103,11 @@ func (m *Model) undecided(call *quota.Call, now int64) (indexes []int) {
 }
 
 // known reports whether the key has a state that one of the limits uses, or a block.
-func (m *Model) known(e *quota.Entry, now int64) bool {
+func (m *Model) known(e *store.Entry, now int64) bool {
 	if m.holds(e).set.Len() > 0 {
 		return true
 	}
-	for _, suffix := range append([]string{quota.BlockName(e.Policy.ID())}, stateNames(e.Policy)...) {
+	for _, suffix := range append([]string{store.BlockName(e.Policy.ID())}, stateNames(e.Policy)...) {
 		if s := m.states[stateName(e.Key, suffix)]; s != nil && s.alive(now) {
 			return true
 		}
@@ -116,7 +116,7 @@ func (m *Model) known(e *quota.Entry, now int64) bool {
 }
 
 // stateNames returns the names of the states in which the limits of the policy count.
-func stateNames(p *quota.Policy) []string {
+func stateNames(p *store.Policy) []string {
 	names := make([]string, len(p.Limits()))
 	for i := range names {
 		names[i] = p.StateName(i)
@@ -125,7 +125,7 @@ func stateNames(p *quota.Policy) []string {
 }
 
 // full reports whether the requested limit has no state while 16 others have.
-func (m *Model) full(e *quota.Entry, now int64) bool {
+func (m *Model) full(e *store.Entry, now int64) bool {
 	own := stateName(e.Key, e.Policy.StateName(e.Policy.OwnState()))
 	others := 0
 	for name, s := range m.states {
@@ -142,15 +142,15 @@ func (m *Model) full(e *quota.Entry, now int64) bool {
 	return others >= 16
 }
 
-func (m *Model) decide(call *quota.Call, at int64) *quota.Reply {
+func (m *Model) decide(call *store.Call, at int64) *store.Reply {
 	// The reply has memory of its own: tests compare it with a later reply to the same call.
-	reply := &quota.Reply{Entries: make([]quota.EntryReply, len(call.Entries))}
+	reply := &store.Reply{Entries: make([]store.EntryReply, len(call.Entries))}
 	entries := make([]steps.Entry, len(call.Entries))
 	for i := range call.Entries {
 		e := &entry{Entry: &call.Entries[i], model: m, now: at}
 		e.begin()
 		isKnown := m.known(e.Entry, at)
-		reply.Entries[i].Limits = make([]quota.LimitReply, len(e.Policy.Limits()))
+		reply.Entries[i].Limits = make([]store.LimitReply, len(e.Policy.Limits()))
 		e.read()
 		e.settle(&reply.Entries[i])
 		entries[i] = steps.Entry{Entry: e.Entry, States: e, Holds: m.holds(e.Entry).set, Now: at, IsKnown: isKnown}
@@ -160,7 +160,7 @@ func (m *Model) decide(call *quota.Call, at int64) *quota.Reply {
 }
 
 // Reset deletes all state of the key in the policy, as Store.Reset does.
-func (m *Model) Reset(policy *quota.Policy, key quota.Key, now time.Time) bool {
+func (m *Model) Reset(policy *store.Policy, key store.Key, now time.Time) bool {
 	names := slices.Clone(policy.StateNames())
 	if policy.IsRequestable() {
 		tag := stateName(key, "")
@@ -173,14 +173,14 @@ func (m *Model) Reset(policy *quota.Policy, key quota.Key, now time.Time) bool {
 	found := m.forget(names, key, now)
 	records := slices.Clone(policy.EscalationNames())
 	for _, name := range names {
-		records = append(records, quota.LargestName(name))
+		records = append(records, store.LargestName(name))
 	}
 	m.forget(records, key, now)
 	return found
 }
 
 // isRequested reports whether the name is the one of a state of a requested limit that refills.
-func isRequested(name string, policy *quota.Policy, key quota.Key) bool {
+func isRequested(name string, policy *store.Policy, key store.Key) bool {
 	rest, found := strings.CutPrefix(name, stateName(key, policy.ID()+":"))
 	if !found || strings.HasPrefix(rest, "charge!") { // the ID of a charge is any text
 		return false
@@ -189,21 +189,21 @@ func isRequested(name string, policy *quota.Policy, key quota.Key) bool {
 }
 
 // Block blocks the key, as Store.Block does.
-func (m *Model) Block(policy *quota.Policy, key quota.Key, length time.Duration, now time.Time) {
+func (m *Model) Block(policy *store.Policy, key store.Key, length time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire(now.UnixMicro())
-	b := state[block](m, key, quota.BlockName(policy.ID()))
+	b := state[block](m, key, store.BlockName(policy.ID()))
 	b.by, b.end = "", expireIn(now.UnixMicro(), length)
 }
 
 // Unblock lifts the block of the key, as Store.Unblock does.
-func (m *Model) Unblock(policy *quota.Policy, key quota.Key, now time.Time) bool {
+func (m *Model) Unblock(policy *store.Policy, key store.Key, now time.Time) bool {
 	m.forget(policy.EscalationNames(), key, now)
-	return m.forget([]string{quota.BlockName(policy.ID())}, key, now)
+	return m.forget([]string{store.BlockName(policy.ID())}, key, now)
 }
 
-func (m *Model) forget(suffixes []string, key quota.Key, now time.Time) (found bool) {
+func (m *Model) forget(suffixes []string, key store.Key, now time.Time) (found bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire(now.UnixMicro())

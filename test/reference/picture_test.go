@@ -14,7 +14,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/reference"
 )
 
@@ -26,14 +26,14 @@ const pictureTraffic = "1111111111     666          2222222222222222222222222222
 // pictureLimits admit 10 per 10 s, one for each algorithm.
 var pictureLimits = []struct {
 	name  string
-	limit quota.Limit
+	limit store.Limit
 }{
-	{"FixedWindow", quota.Limit{Algorithm: quota.FixedWindow}},
-	{"SlidingLog", quota.Limit{Algorithm: quota.SlidingLog}},
-	{"SlidingWindow", quota.Limit{Algorithm: quota.SlidingWindow, Bucket: 2 * time.Second}},
-	{"TokenBucket", quota.Limit{Algorithm: quota.TokenBucket}},
-	{"GCRA", quota.Limit{Algorithm: quota.GCRA, Quota: 1}},
-	{"Suppressed", quota.Limit{Algorithm: quota.Suppressed, HardQuota: 15, Bucket: time.Second / 6}},
+	{"FixedWindow", store.Limit{Algorithm: store.FixedWindow}},
+	{"SlidingLog", store.Limit{Algorithm: store.SlidingLog}},
+	{"SlidingWindow", store.Limit{Algorithm: store.SlidingWindow, Bucket: 2 * time.Second}},
+	{"TokenBucket", store.Limit{Algorithm: store.TokenBucket}},
+	{"GCRA", store.Limit{Algorithm: store.GCRA, Quota: 1}},
+	{"Suppressed", store.Limit{Algorithm: store.Suppressed, HardQuota: 15, Bucket: time.Second / 6}},
 }
 
 // The picture in docs/algorithms.md shows the decisions of the model.
@@ -69,12 +69,12 @@ func drawPicture() string {
 }
 
 // drawRow returns the number of admitted checks in each second, and a dot for 0.
-func drawRow(l quota.Limit) string {
+func drawRow(l store.Limit) string {
 	l.Name, l.Threshold, l.Window = "l", 10, 10*time.Second
 	if l.Quota == 0 {
 		l.Quota = l.Threshold
 	}
-	policy := quota.NewPolicy("docs/picture", false, false, []quota.Limit{l})
+	policy := store.NewPolicy("docs/picture", false, false, []store.Limit{l})
 	model, r := &reference.Model{}, rand.New(rand.NewPCG(7, 7))
 	start := time.Unix(1_900_000_000, 0)
 	row := make([]byte, len(pictureTraffic))
@@ -85,8 +85,8 @@ func drawRow(l quota.Limit) string {
 		passed, checks := 0, int(offered-'0')
 		for i := range checks {
 			at := start.Add(time.Duration(second)*time.Second + time.Duration(i)*time.Second/time.Duration(checks))
-			reply := model.Evaluate(&quota.Call{Draw: r.Uint32(), Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1}}}, at)
-			if reply.Entries[0].Verdict == quota.Admitted {
+			reply := model.Evaluate(&store.Call{Draw: r.Uint32(), Entries: []store.Entry{{Policy: policy, Key: "a", Cost: 1}}}, at)
+			if reply.Entries[0].Verdict == store.Admitted {
 				passed++
 			}
 		}

@@ -6,7 +6,7 @@ package reference
 import (
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // slidingLog is the reference model of sliding_log.lua.
@@ -24,17 +24,17 @@ type largestServed struct {
 
 func (s *largestServed) alive(now int64) bool { return s.end.alive(now) }
 
-func (s *slidingLog) spend(e *quota.Entry, _ *quota.Limit, now int64, _ bool) {
-	s.addHit(e, hit{at: now, cost: e.Cost}, now, e.Action <= quota.Commit)
+func (s *slidingLog) spend(e *store.Entry, _ *store.Limit, now int64, _ bool) {
+	s.addHit(e, hit{at: now, cost: e.Cost}, now, e.Action <= store.Commit)
 }
 
-func (s *slidingLog) settle(e *quota.Entry, _ *quota.Limit, units, at, now int64) {
+func (s *slidingLog) settle(e *store.Entry, _ *store.Limit, units, at, now int64) {
 	s.addHit(e, hit{at: at, cost: units}, now, true)
 }
 
 // addHit adds the hit and drops those that no limit needs. A plan, perhaps with a larger threshold, has admitted or held its
 // units if isAdmitted is true.
-func (s *slidingLog) addHit(e *quota.Entry, h hit, now int64, isAdmitted bool) {
+func (s *slidingLog) addHit(e *store.Entry, h hit, now int64, isAdmitted bool) {
 	keep, ceiling := e.Policy.Kept()
 	found := sumOf(s.hits)
 	if !s.add(h, now, keep) {
@@ -79,14 +79,14 @@ func (s *slidingLog) trim(ceiling, found int64) {
 }
 
 // left returns the microseconds until the log expires.
-func (s *slidingLog) left(e *quota.Entry, now int64) int64 {
+func (s *slidingLog) left(e *store.Entry, now int64) int64 {
 	keep, _ := e.Policy.Kept()
 	left, end := s.end.keepAlive(e, now, s.hits[len(s.hits)-1].at+keep.Microseconds()-now)
 	s.end = end
 	return left
 }
 
-func (s *slidingLog) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
+func (s *slidingLog) timeToFit(e *store.Entry, l *store.Limit, now int64) int64 {
 	wait := s.hitLog.timeToFit(e, l, now)
 	if wait == 0 {
 		return 0
@@ -94,14 +94,14 @@ func (s *slidingLog) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 
 	return min(wait, s.left(e, now))
 }
 
-func (s *slidingLog) usedAfter(e *quota.Entry, l *quota.Limit, now, wait int64) int64 {
+func (s *slidingLog) usedAfter(e *store.Entry, l *store.Limit, now, wait int64) int64 {
 	if s.used(e, l, now) == 0 || wait >= s.left(e, now) {
 		return 0
 	}
 	return s.hitLog.usedAfter(e, l, now, wait)
 }
 
-func (s *slidingLog) resetAfter(e *quota.Entry, l *quota.Limit, now int64) int64 {
+func (s *slidingLog) resetAfter(e *store.Entry, l *store.Limit, now int64) int64 {
 	resetAfter := s.hitLog.resetAfter(e, l, now)
 	if resetAfter == 0 {
 		return 0

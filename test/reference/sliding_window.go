@@ -3,17 +3,17 @@
 
 package reference
 
-import "github.com/weir-dev/weir/internal/limiter/quota"
+import "github.com/weir-dev/weir/internal/limiter/store"
 
 // slidingWindow is the reference model of sliding_window.lua.
 type slidingWindow struct{ hitLog }
 
-func (s *slidingWindow) spend(e *quota.Entry, l *quota.Limit, now int64, _ bool) {
+func (s *slidingWindow) spend(e *store.Entry, l *store.Limit, now int64, _ bool) {
 	ceiling := int64(1) << 62
 	switch {
 	case e.Policy.CountsAttempts():
 		ceiling = l.Ceiling()
-	case e.Action > quota.Reserve:
+	case e.Action > store.Reserve:
 		ceiling = mostCharged
 	}
 	s.addToBucket(hit{at: now, cost: e.Cost}, now, l, ceiling)
@@ -22,6 +22,6 @@ func (s *slidingWindow) spend(e *quota.Entry, l *quota.Limit, now int64, _ bool)
 // mostCharged bounds what commits and charges add to a bucket.
 const mostCharged = 1 << 41
 
-func (s *slidingWindow) settle(_ *quota.Entry, l *quota.Limit, units, at, now int64) {
+func (s *slidingWindow) settle(_ *store.Entry, l *store.Limit, units, at, now int64) {
 	s.addToBucket(hit{at: at, cost: units}, now, l, 1<<62)
 }

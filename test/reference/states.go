@@ -6,37 +6,37 @@ package reference
 import (
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // counters return the state of a limit, by its algorithm.
-var counters = map[quota.Algorithm]func(m *Model, e *quota.Entry, l *quota.Limit) counter{
-	quota.FixedWindow: func(m *Model, e *quota.Entry, l *quota.Limit) counter {
+var counters = map[store.Algorithm]func(m *Model, e *store.Entry, l *store.Limit) counter{
+	store.FixedWindow: func(m *Model, e *store.Entry, l *store.Limit) counter {
 		w := counterOf[fixedWindow](m, e, l)
 		w.holds = m.holds(e)
 		return w
 	},
-	quota.SlidingLog: func(m *Model, e *quota.Entry, l *quota.Limit) counter {
+	store.SlidingLog: func(m *Model, e *store.Entry, l *store.Limit) counter {
 		log := counterOf[slidingLog](m, e, l)
-		log.largest = state[largestServed](m, e.Key, quota.LargestName(l.StateName(e.Policy.ID())))
+		log.largest = state[largestServed](m, e.Key, store.LargestName(l.StateName(e.Policy.ID())))
 		return log
 	},
-	quota.SlidingWindow: func(m *Model, e *quota.Entry, l *quota.Limit) counter { return counterOf[slidingWindow](m, e, l) },
-	quota.TokenBucket: func(m *Model, e *quota.Entry, l *quota.Limit) counter {
+	store.SlidingWindow: func(m *Model, e *store.Entry, l *store.Limit) counter { return counterOf[slidingWindow](m, e, l) },
+	store.TokenBucket: func(m *Model, e *store.Entry, l *store.Limit) counter {
 		b := counterOf[tokenBucket](m, e, l)
 		b.holds = m.holds(e)
 		return b
 	},
-	quota.GCRA: func(m *Model, e *quota.Entry, l *quota.Limit) counter {
+	store.GCRA: func(m *Model, e *store.Entry, l *store.Limit) counter {
 		g := counterOf[gcra](m, e, l)
 		g.holds = m.holds(e)
 		return g
 	},
-	quota.Suppressed: func(m *Model, e *quota.Entry, l *quota.Limit) counter { return counterOf[suppressed](m, e, l) },
+	store.Suppressed: func(m *Model, e *store.Entry, l *store.Limit) counter { return counterOf[suppressed](m, e, l) },
 }
 
 // counter returns the counter of the limit; nil for Concurrency, which has no state but the holds.
-func (m *Model) counter(e *quota.Entry, l *quota.Limit) counter {
+func (m *Model) counter(e *store.Entry, l *store.Limit) counter {
 	if of := counters[l.Algorithm]; of != nil {
 		return of(m, e, l)
 	}
@@ -46,19 +46,19 @@ func (m *Model) counter(e *quota.Entry, l *quota.Limit) counter {
 func counterOf[S any, P interface {
 	*S
 	modelState
-}](m *Model, e *quota.Entry, l *quota.Limit) P {
+}](m *Model, e *store.Entry, l *store.Limit) P {
 	return state[S, P](m, e.Key, l.StateName(e.Policy.ID()))
 }
 
-func (m *Model) block(e *quota.Entry) *block {
-	return state[block](m, e.Key, quota.BlockName(e.Policy.ID()))
+func (m *Model) block(e *store.Entry) *block {
+	return state[block](m, e.Key, store.BlockName(e.Policy.ID()))
 }
 
 // state returns the state of a key, which it creates if needed.
 func state[S any, P interface {
 	*S
 	modelState
-}](m *Model, key quota.Key, suffix string) P {
+}](m *Model, key store.Key, suffix string) P {
 	full := stateName(key, suffix)
 	if found, ok := m.states[full].(P); ok {
 		return found
@@ -71,7 +71,7 @@ func state[S any, P interface {
 	return fresh
 }
 
-func stateName(key quota.Key, suffix string) string { return "{" + string(key) + "}:" + suffix }
+func stateName(key store.Key, suffix string) string { return "{" + string(key) + "}:" + suffix }
 
 // expiry is the last millisecond since 1970 in which a key exists, as in Redis. The zero
 // expiry has passed.
@@ -94,7 +94,7 @@ func (x expiry) left(now int64) int64 { return (int64(x) - now/1000 + 1) * 1000 
 // keepAlive returns the microseconds until the state expires, and its expiry. For an
 // entry that is not a peek, it extends a state that expires before need, as it can
 // after an edit.
-func (x expiry) keepAlive(e *quota.Entry, now, need int64) (int64, expiry) {
+func (x expiry) keepAlive(e *store.Entry, now, need int64) (int64, expiry) {
 	if left := x.left(now); left >= need || e.Peek {
 		return left, x
 	}

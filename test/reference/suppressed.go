@@ -6,7 +6,7 @@ package reference
 import (
 	"math"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // mostObserved bounds the observed units of a bucket.
@@ -15,7 +15,7 @@ const mostObserved = 1 << 41
 // suppressed is the reference model of suppressed.lua.
 type suppressed struct{ hitLog }
 
-func (s *suppressed) judge(e *quota.Entry, l *quota.Limit, now int64, draw uint32) (admits, shed bool, suppression float64) {
+func (s *suppressed) judge(e *store.Entry, l *store.Limit, now int64, draw uint32) (admits, shed bool, suppression float64) {
 	observed := s.observed(l, now) + float64(e.Cost)
 	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*1e6) / 1e6
 	if e.Cost > l.Quota || s.used(e, l, now)+e.Cost > l.HardQuota {
@@ -27,7 +27,7 @@ func (s *suppressed) judge(e *quota.Entry, l *quota.Limit, now int64, draw uint3
 
 // observed estimates the units of all checks of the last window: a bucket that lies only
 // partly in the window counts with that part.
-func (s *suppressed) observed(l *quota.Limit, now int64) float64 {
+func (s *suppressed) observed(l *store.Limit, now int64) float64 {
 	cutoff := s.now(now) - l.Window.Microseconds()
 	var units float64
 	for _, h := range s.hits {
@@ -44,23 +44,23 @@ func (s *suppressed) observed(l *quota.Limit, now int64) float64 {
 	return units
 }
 
-func (s *suppressed) used(_ *quota.Entry, l *quota.Limit, now int64) int64 {
+func (s *suppressed) used(_ *store.Entry, l *store.Limit, now int64) int64 {
 	return s.sum(l, s.now(now), admittedOf)
 }
 
-func (s *suppressed) usedAfter(_ *quota.Entry, l *quota.Limit, now, wait int64) int64 {
+func (s *suppressed) usedAfter(_ *store.Entry, l *store.Limit, now, wait int64) int64 {
 	return s.sum(l, s.now(now+wait), admittedOf)
 }
 
-func (s *suppressed) resetAfter(_ *quota.Entry, l *quota.Limit, now int64) int64 {
+func (s *suppressed) resetAfter(_ *store.Entry, l *store.Limit, now int64) int64 {
 	return s.resetAfterOf(l, now, admittedOf)
 }
 
-func (s *suppressed) spend(e *quota.Entry, l *quota.Limit, now int64, passes bool) {
+func (s *suppressed) spend(e *store.Entry, l *store.Limit, now int64, passes bool) {
 	h := hit{at: now, cost: e.Cost}
 	if passes {
 		h.admitted = e.Cost
-		if e.Action > quota.Reserve {
+		if e.Action > store.Reserve {
 			h.admitted = min(e.Cost, mostObserved-s.inBucket(now, l))
 		}
 	}
@@ -68,7 +68,7 @@ func (s *suppressed) spend(e *quota.Entry, l *quota.Limit, now int64, passes boo
 }
 
 // inBucket returns the observed units of the current bucket.
-func (s *suppressed) inBucket(now int64, l *quota.Limit) int64 {
+func (s *suppressed) inBucket(now int64, l *store.Limit) int64 {
 	bucket := l.Bucket.Microseconds()
 	if n := len(s.hits); n > 0 && s.hits[n-1].at/bucket == s.now(now)/bucket {
 		return s.hits[n-1].cost

@@ -12,19 +12,19 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // BlockStore is a store that lists blocks.
 type BlockStore interface {
 	Evaluator
-	Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error
-	Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
-	AddBlocks(ctx context.Context, policy string, blocks []quota.Block) error
-	RemoveBlock(ctx context.Context, policy string, key quota.Key) error
+	Block(ctx context.Context, policy *store.Policy, key store.Key, length time.Duration) error
+	Unblock(ctx context.Context, policy *store.Policy, key store.Key) (bool, error)
+	AddBlocks(ctx context.Context, policy string, blocks []store.Block) error
+	RemoveBlock(ctx context.Context, policy string, key store.Key) error
 	CountBlocks(ctx context.Context, policies []string) ([]int, error)
-	Blocks(ctx context.Context, policy string, most int) (live []quota.Block, more bool, err error)
-	FindBlock(ctx context.Context, policy, hash string) (quota.Key, error)
+	Blocks(ctx context.Context, policy string, most int) (live []store.Block, more bool, err error)
+	FindBlock(ctx context.Context, policy, hash string) (store.Key, error)
 }
 
 // TestBlockLists tests the lists of blocks of a store. open returns an empty store, and a function that lets time
@@ -46,15 +46,15 @@ func TestBlockLists(t *testing.T, open func(testing.TB) (BlockStore, func(time.D
 }
 
 // block blocks the key and lists the block.
-func block(t *testing.T, s BlockStore, p *quota.Policy, key quota.Key, length time.Duration) {
+func block(t *testing.T, s BlockStore, p *store.Policy, key store.Key, length time.Duration) {
 	t.Helper()
 	g := NewWithT(t)
 	g.Expect(s.Block(t.Context(), p, key, length)).To(Succeed())
-	g.Expect(s.AddBlocks(t.Context(), p.ID(), []quota.Block{{Key: key, Left: length}})).To(Succeed())
+	g.Expect(s.AddBlocks(t.Context(), p.ID(), []store.Block{{Key: key, Left: length}})).To(Succeed())
 }
 
 // keysOf returns the keys of up to most live blocks.
-func keysOf(t *testing.T, s BlockStore, policy string, most int) (keys []quota.Key, more bool) {
+func keysOf(t *testing.T, s BlockStore, policy string, most int) (keys []store.Key, more bool) {
 	t.Helper()
 	live, more, err := s.Blocks(t.Context(), policy, most)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -64,9 +64,9 @@ func keysOf(t *testing.T, s BlockStore, policy string, most int) (keys []quota.K
 	return keys, more
 }
 
-func blockPolicy(id string) *quota.Policy {
-	return quota.NewVariants(quota.Settings{ID: id}, []quota.Limit{{
-		Name: "l", Algorithm: quota.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute, Block: time.Hour,
+func blockPolicy(id string) *store.Policy {
+	return store.NewVariants(store.Settings{ID: id}, []store.Limit{{
+		Name: "l", Algorithm: store.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute, Block: time.Hour,
 	}})[0]
 }
 
@@ -74,16 +74,16 @@ func listsLiveBlocks(t *testing.T, s BlockStore, advance func(time.Duration)) {
 	t.Helper()
 	g := NewWithT(t)
 	p, other := blockPolicy("shop/login"), blockPolicy("shop/other")
-	hostile := quota.EncodeKey("{a}:\x1b[31m\xff|", strings.Repeat("x", 64<<10))
+	hostile := store.EncodeKey("{a}:\x1b[31m\xff|", strings.Repeat("x", 64<<10))
 	block(t, s, p, "alice", time.Hour)
 	block(t, s, p, "bob", 2*time.Hour)
 	block(t, s, p, hostile, 3*time.Hour)
 	block(t, s, other, "carol", time.Hour)
 	keys, more := keysOf(t, s, "shop/login", 10)
-	g.Expect(keys).To(Equal([]quota.Key{hostile, "bob", "alice"}))
+	g.Expect(keys).To(Equal([]store.Key{hostile, "bob", "alice"}))
 	g.Expect(more).To(BeFalse())
 	keys, more = keysOf(t, s, "shop/login", 2)
-	g.Expect(keys).To(Equal([]quota.Key{hostile, "bob"}))
+	g.Expect(keys).To(Equal([]store.Key{hostile, "bob"}))
 	g.Expect(more).To(BeTrue())
 	g.Expect(s.FindBlock(t.Context(), "shop/login", hostile.Hash())).To(Equal(hostile))
 	g.Expect(s.FindBlock(t.Context(), "shop/other", hostile.Hash())).To(BeEmpty())
@@ -92,10 +92,10 @@ func listsLiveBlocks(t *testing.T, s BlockStore, advance func(time.Duration)) {
 	// A lifted block is not listed, even if the list still has its key.
 	g.Expect(s.Unblock(t.Context(), p, "bob")).To(BeTrue())
 	keys, _ = keysOf(t, s, "shop/login", 10)
-	g.Expect(keys).To(Equal([]quota.Key{hostile, "alice"}))
+	g.Expect(keys).To(Equal([]store.Key{hostile, "alice"}))
 	g.Expect(s.RemoveBlock(t.Context(), "shop/login", "alice")).To(Succeed())
 	keys, _ = keysOf(t, s, "shop/login", 10)
-	g.Expect(keys).To(Equal([]quota.Key{hostile}))
+	g.Expect(keys).To(Equal([]store.Key{hostile}))
 
 	if advance == nil {
 		return
@@ -111,10 +111,10 @@ func namesTheLimit(t *testing.T, s BlockStore) {
 	g := NewWithT(t)
 	p := blockPolicy("shop/login")
 	for range 2 {
-		_, err := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: p, Key: "alice", Cost: 1}}})
+		_, err := s.Evaluate(t.Context(), &store.Call{Entries: []store.Entry{{Policy: p, Key: "alice", Cost: 1}}})
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	g.Expect(s.AddBlocks(t.Context(), p.ID(), []quota.Block{{Key: "alice", Left: time.Hour}})).To(Succeed())
+	g.Expect(s.AddBlocks(t.Context(), p.ID(), []store.Block{{Key: "alice", Left: time.Hour}})).To(Succeed())
 	live, _, err := s.Blocks(t.Context(), p.ID(), 10)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(live).To(HaveLen(1))
@@ -125,12 +125,12 @@ func namesTheLimit(t *testing.T, s BlockStore) {
 func boundsLists(t *testing.T, s BlockStore) {
 	t.Helper()
 	g := NewWithT(t)
-	blocks := make([]quota.Block, quota.MaxListedBlocks+500)
+	blocks := make([]store.Block, store.MaxListedBlocks+500)
 	for i := range blocks {
-		blocks[i] = quota.Block{Key: quota.Key(fmt.Sprintf("user-%d", i)), Left: time.Hour + time.Duration(i)*time.Second}
+		blocks[i] = store.Block{Key: store.Key(fmt.Sprintf("user-%d", i)), Left: time.Hour + time.Duration(i)*time.Second}
 	}
 	g.Expect(s.AddBlocks(t.Context(), "shop/login", blocks)).To(Succeed())
-	g.Expect(s.CountBlocks(t.Context(), []string{"shop/login"})).To(Equal([]int{quota.MaxListedBlocks}))
-	g.Expect(s.FindBlock(t.Context(), "shop/login", quota.Key("user-499").Hash())).To(BeEmpty(), "it ends first")
-	g.Expect(s.FindBlock(t.Context(), "shop/login", quota.Key("user-500").Hash())).To(Equal(quota.Key("user-500")))
+	g.Expect(s.CountBlocks(t.Context(), []string{"shop/login"})).To(Equal([]int{store.MaxListedBlocks}))
+	g.Expect(s.FindBlock(t.Context(), "shop/login", store.Key("user-499").Hash())).To(BeEmpty(), "it ends first")
+	g.Expect(s.FindBlock(t.Context(), "shop/login", store.Key("user-500").Hash())).To(Equal(store.Key("user-500")))
 }

@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Buckets may deny too early, by less than one bucket, and never admit too much. A denied
@@ -24,8 +24,8 @@ func bucketsDenyTooEarlyByLessThanOne(t *testing.T, subject *Subject) {
 			g := NewWithT(t)
 			subject.Clear(t)
 			r := rand.New(rand.NewPCG(9, uint64(bucket)))
-			policy := quota.NewPolicy("test/buckets", false, false, []quota.Limit{{
-				Name: "l", Algorithm: quota.SlidingWindow, Quota: most, Threshold: most,
+			policy := store.NewPolicy("test/buckets", false, false, []store.Limit{{
+				Name: "l", Algorithm: store.SlidingWindow, Quota: most, Threshold: most,
 				Window: window, Bucket: bucket.Truncate(time.Microsecond),
 			}})
 			type hit struct{ at, cost int64 }
@@ -42,8 +42,8 @@ func bucketsDenyTooEarlyByLessThanOne(t *testing.T, subject *Subject) {
 			for range 600 {
 				subject.Clock.Set(subject.Clock.Now().Add(time.Duration(r.Int64N(80_000)) * time.Microsecond))
 				now, cost := subject.Clock.Now().UnixMicro(), 1+r.Int64N(3)
-				call := &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: cost}}}
-				if subject.MustEvaluate(t, call).Entries[0].Verdict == quota.Admitted {
+				call := &store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: cost}}}
+				if subject.MustEvaluate(t, call).Entries[0].Verdict == store.Admitted {
 					admitted = append(admitted, hit{at: now, cost: cost})
 					g.Expect(within(now, window)).To(BeNumerically("<=", most))
 					continue
@@ -65,18 +65,18 @@ func bucketsDenyTooEarlyByLessThanOne(t *testing.T, subject *Subject) {
 // A bucket that an edit makes smaller is empty then, not in debt.
 func smallerBucketsBeginEmpty(t *testing.T, subject *Subject) {
 	t.Helper()
-	spend := func(algorithm quota.Algorithm, most, cost int64) quota.LimitReply {
-		policy := quota.NewPolicy("test/edited", false, false, []quota.Limit{{
+	spend := func(algorithm store.Algorithm, most, cost int64) store.LimitReply {
+		policy := store.NewPolicy("test/edited", false, false, []store.Limit{{
 			Name: "l", Algorithm: algorithm, Quota: most, Threshold: 10, Window: time.Second,
 		}})
-		return subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: cost}}}).Entries[0].Limits[0]
+		return subject.MustEvaluate(t, &store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: cost}}}).Entries[0].Limits[0]
 	}
 	t.Run("TokenBucket", func(t *testing.T) {
 		g := NewWithT(t)
 		subject.Clear(t)
-		g.Expect(spend(quota.TokenBucket, 12, 12).Used).To(BeEquivalentTo(12))
+		g.Expect(spend(store.TokenBucket, 12, 12).Used).To(BeEquivalentTo(12))
 		subject.SetTime(t, subject.Clock.Now().Add(500*time.Millisecond))
-		reply := spend(quota.TokenBucket, 10, 1)
+		reply := spend(store.TokenBucket, 10, 1)
 		g.Expect(reply.Admits).To(BeTrue())
 		g.Expect(reply.Used).To(BeEquivalentTo(10 - 5 + 1))
 		g.Expect(reply.ResetAfter).To(Equal(600 * time.Millisecond))
@@ -84,8 +84,8 @@ func smallerBucketsBeginEmpty(t *testing.T, subject *Subject) {
 	t.Run("GCRA", func(t *testing.T) { // from the first check after the edit
 		g := NewWithT(t)
 		subject.Clear(t)
-		g.Expect(spend(quota.GCRA, 100, 100).Used).To(BeEquivalentTo(100))
-		reply := spend(quota.GCRA, 10, 1)
+		g.Expect(spend(store.GCRA, 100, 100).Used).To(BeEquivalentTo(100))
+		reply := spend(store.GCRA, 10, 1)
 		g.Expect(reply.Admits).To(BeFalse())
 		g.Expect(reply.Used).To(BeEquivalentTo(10))
 		g.Expect(reply.RetryAfter).To(Equal(100 * time.Millisecond))

@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Alternating is a calendar whose periods take turns to have these lengths, in milliseconds.
@@ -45,7 +45,7 @@ func (a Alternating) Next(at int64) int64 {
 }
 
 // calendarOf returns a calendar with the default start day, and the offsets of the zone around the time.
-func calendarOf(period, zone string, at time.Time) (quota.Calendar, error) {
+func calendarOf(period, zone string, at time.Time) (store.Calendar, error) {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
 		return nil, err
@@ -64,13 +64,13 @@ func periodsEndExactly(t *testing.T, subject *Subject) {
 	t.Helper()
 	calendar := Alternating{60_000, 120_000}
 	g := NewWithT(t)
-	policy := quota.NewPolicy("test/x", false, false, []quota.Limit{
-		{Name: "l", Algorithm: quota.FixedWindow, Quota: 1, Threshold: 1, Calendar: calendar},
+	policy := store.NewPolicy("test/x", false, false, []store.Limit{
+		{Name: "l", Algorithm: store.FixedWindow, Quota: 1, Threshold: 1, Calendar: calendar},
 	})
-	spend := func(at int64) (quota.Verdict, time.Duration) {
+	spend := func(at int64) (store.Verdict, time.Duration) {
 		t.Helper()
 		subject.SetTime(t, time.UnixMilli(at))
-		reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1}}})
+		reply := subject.MustEvaluate(t, &store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: 1}}})
 		return reply.Entries[0].Verdict, reply.Entries[0].Limits[0].RetryAfter
 	}
 	for _, early := range []int64{60_000, 2, 1} { // milliseconds before the end of a period
@@ -78,14 +78,14 @@ func periodsEndExactly(t *testing.T, subject *Subject) {
 		begin := period - early
 		end := max(period, begin+2)
 		verdict, _ := spend(begin)
-		g.Expect(verdict).To(Equal(quota.Admitted))
+		g.Expect(verdict).To(Equal(store.Admitted))
 		for _, at := range []int64{begin, end - 1} {
 			verdict, wait := spend(at)
-			g.Expect(verdict).To(Equal(quota.Denied))
+			g.Expect(verdict).To(Equal(store.Denied))
 			g.Expect(wait.Milliseconds()).To(Equal(end - at))
 		}
 		verdict, _ = spend(end)
-		g.Expect(verdict).To(Equal(quota.Admitted))
+		g.Expect(verdict).To(Equal(store.Admitted))
 		subject.Clear(t)
 	}
 }

@@ -7,26 +7,26 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // SlowLimit returns a limit that admits size units, and then no more for hours.
-func SlowLimit(algorithm quota.Algorithm, size int64) quota.Limit {
-	l := quota.Limit{Name: "l", Algorithm: algorithm, Quota: size, Threshold: size, Window: 100 * time.Hour}
+func SlowLimit(algorithm store.Algorithm, size int64) store.Limit {
+	l := store.Limit{Name: "l", Algorithm: algorithm, Quota: size, Threshold: size, Window: 100 * time.Hour}
 	switch algorithm {
-	case quota.FixedWindow, quota.SlidingLog, quota.Concurrency:
-	case quota.GCRA, quota.TokenBucket:
+	case store.FixedWindow, store.SlidingLog, store.Concurrency:
+	case store.GCRA, store.TokenBucket:
 		l.Threshold = 1
-	case quota.SlidingWindow:
+	case store.SlidingWindow:
 		l.Bucket = time.Minute
-	case quota.Suppressed: // sheds nothing at a draw of 0, so the hard limit is its quota
+	case store.Suppressed: // sheds nothing at a draw of 0, so the hard limit is its quota
 		l.Bucket, l.HardQuota = time.Minute, size
 	}
 	return l
 }
 
 // WideLimit returns a limit with more units than a test spends. A unit of a bucket returns after a minute.
-func WideLimit(algorithm quota.Algorithm) quota.Limit {
+func WideLimit(algorithm store.Algorithm) store.Limit {
 	l := SlowLimit(algorithm, 100_000_000)
 	if l.Threshold == 1 {
 		l.Window = time.Minute
@@ -35,19 +35,19 @@ func WideLimit(algorithm quota.Algorithm) quota.Limit {
 }
 
 // Blocking returns the limit with blocks of an hour.
-func Blocking(l quota.Limit) quota.Limit {
+func Blocking(l store.Limit) store.Limit {
 	l.Block = time.Hour
 	return l
 }
 
 // SpendOne returns a call that spends one unit of the key.
-func SpendOne(policy *quota.Policy, key quota.Key) *quota.Call {
-	return &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Cost: 1}}}
+func SpendOne(policy *store.Policy, key store.Key) *store.Call {
+	return &store.Call{Entries: []store.Entry{{Policy: policy, Key: key, Cost: 1}}}
 }
 
 // PeekOf returns the call as one that spends nothing.
-func PeekOf(call *quota.Call) *quota.Call {
-	peek := &quota.Call{Entries: slices.Clone(call.Entries)}
+func PeekOf(call *store.Call) *store.Call {
+	peek := &store.Call{Entries: slices.Clone(call.Entries)}
 	for i := range peek.Entries {
 		peek.Entries[i].Peek = true
 	}

@@ -13,7 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Replicas are stores that share their states.
@@ -69,14 +69,14 @@ func Times(n int64) func() bool {
 }
 
 // admits reports whether the store admits the call.
-func admits(t *testing.T, backend Evaluator, call *quota.Call) bool {
+func admits(t *testing.T, backend Evaluator, call *store.Call) bool {
 	t.Helper()
 	reply, err := backend.Evaluate(t.Context(), call)
-	return err == nil && !slices.ContainsFunc(reply.Entries, func(e quota.EntryReply) bool { return e.Verdict != quota.Admitted })
+	return err == nil && !slices.ContainsFunc(reply.Entries, func(e store.EntryReply) bool { return e.Verdict != store.Admitted })
 }
 
-func plainPolicy(name string, limit quota.Limit) *quota.Policy {
-	return quota.NewPolicy("test/"+name, false, false, []quota.Limit{limit})
+func plainPolicy(name string, limit store.Limit) *store.Policy {
+	return store.NewPolicy("test/"+name, false, false, []store.Limit{limit})
 }
 
 // Of parallel checks of one key with a quota of 100, through one to four replicas, exactly 100 are admitted.
@@ -101,7 +101,7 @@ type ledger struct {
 	spent map[string]int64
 }
 
-func (l *ledger) add(call *quota.Call) {
+func (l *ledger) add(call *store.Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range call.Entries {
@@ -110,7 +110,7 @@ func (l *ledger) add(call *quota.Call) {
 }
 
 // expect expects that each key has spent what admitted calls cost.
-func (l *ledger) expect(t *testing.T, backend Evaluator, policies []*quota.Policy, keys ...quota.Key) {
+func (l *ledger) expect(t *testing.T, backend Evaluator, policies []*store.Policy, keys ...store.Key) {
 	t.Helper()
 	for _, policy := range policies {
 		for _, key := range keys {
@@ -130,7 +130,7 @@ func chainsAreAllOrNothing(t *testing.T, replicas *Replicas) {
 			g := NewWithT(t)
 			wide := plainPolicy(fmt.Sprintf("wide%d", i), SlowLimit(algorithm, 90))
 			tight := plainPolicy(fmt.Sprintf("tight%d", i), SlowLimit(other, 40))
-			chains := [][]quota.Entry{
+			chains := [][]store.Entry{
 				{{Policy: wide, Key: "a", Cost: 1}, {Policy: tight, Key: "a", Cost: 1}},
 				{{Policy: tight, Key: "a", Cost: 2}, {Policy: wide, Key: "a", Cost: 1}},
 				{{Policy: wide, Key: "a", Cost: 3}},
@@ -138,14 +138,14 @@ func chainsAreAllOrNothing(t *testing.T, replicas *Replicas) {
 			l := &ledger{spent: map[string]int64{}}
 			stores := replicas.Open(t, 4)
 			Concurrently(stores, Times(replicas.calls(400)), func(backend Evaluator) bool {
-				call := &quota.Call{Entries: chains[rand.IntN(len(chains))]}
+				call := &store.Call{Entries: chains[rand.IntN(len(chains))]}
 				admitted := admits(t, backend, call)
 				if admitted {
 					l.add(call)
 				}
 				return admitted
 			})
-			l.expect(t, stores[0], []*quota.Policy{wide, tight}, "a")
+			l.expect(t, stores[0], []*store.Policy{wide, tight}, "a")
 			g.Expect(l.spent[wide.ID()+"a"]).To(BeNumerically(">", 85))
 			g.Expect(l.spent[tight.ID()+"a"]).To(BeNumerically(">", 0))
 		})
@@ -156,20 +156,20 @@ func chainsAreAllOrNothing(t *testing.T, replicas *Replicas) {
 // order.
 func chainsNameKeysInAnyOrder(t *testing.T, replicas *Replicas) {
 	t.Helper()
-	keys := []quota.Key{"a", "b", "c", "d"}
+	keys := []store.Key{"a", "b", "c", "d"}
 	for i, algorithm := range Spending() {
 		other := Spending()[(i+1)%len(Spending())]
 		t.Run(fmt.Sprintf("%s with %s", algorithm, other), func(t *testing.T) {
-			policies := []*quota.Policy{
+			policies := []*store.Policy{
 				plainPolicy(fmt.Sprintf("p%d", i), SlowLimit(algorithm, 300)), plainPolicy(fmt.Sprintf("q%d", i), SlowLimit(other, 200)),
 			}
 			l := &ledger{spent: map[string]int64{}}
 			stores := replicas.Open(t, 1)
 			Concurrently(stores, Times(3000), func(backend Evaluator) bool {
-				call := &quota.Call{}
+				call := &store.Call{}
 				for range 1 + rand.IntN(4) {
-					e := quota.Entry{Policy: policies[rand.IntN(2)], Key: keys[rand.IntN(4)], Cost: 1 + rand.Int64N(3)}
-					if !slices.ContainsFunc(call.Entries, func(o quota.Entry) bool { return o.Policy == e.Policy && o.Key == e.Key }) {
+					e := store.Entry{Policy: policies[rand.IntN(2)], Key: keys[rand.IntN(4)], Cost: 1 + rand.Int64N(3)}
+					if !slices.ContainsFunc(call.Entries, func(o store.Entry) bool { return o.Policy == e.Policy && o.Key == e.Key }) {
 						call.Entries = append(call.Entries, e)
 					}
 				}
@@ -193,7 +193,7 @@ func reservationsAreExact(t *testing.T, replicas *Replicas) {
 		t.Run(string(a), func(t *testing.T) {
 			g := NewWithT(t)
 			policy := ReservingPolicy("streams-"+string(a), SlowLimit(a, 100))
-			s := &Streams{Policies: []*quota.Policy{policy}, Keys: []quota.Key{"a"}}
+			s := &Streams{Policies: []*store.Policy{policy}, Keys: []store.Key{"a"}}
 			stores := replicas.Open(t, 4)
 			Concurrently(stores, Times(600), func(backend Evaluator) bool { return s.Stream(t, backend) })
 			g.Expect(s.most.Load()).To(BeNumerically("<=", 100), "held by streams at one time")

@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // DifferenceOf returns the parts of two replies that differ, or "". Replies are long.
@@ -35,7 +35,7 @@ func partAt(parts []string, i int) string {
 
 // partsOf returns one line for each entry and each limit of a reply.
 func partsOf(v any) (parts []string) {
-	reply, ok := v.(*quota.Reply)
+	reply, ok := v.(*store.Reply)
 	if !ok {
 		return []string{fmt.Sprintf("%+v", v)}
 	}

@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 const (
@@ -21,30 +21,30 @@ const (
 )
 
 // longestOf returns the longest window of the algorithm.
-func longestOf(a quota.Algorithm) time.Duration {
-	if a == quota.FixedWindow {
+func longestOf(a store.Algorithm) time.Duration {
+	if a == store.FixedWindow {
 		return 366 * 24 * time.Hour
 	}
 	return longest
 }
 
 // largestOf returns the largest threshold of the algorithm.
-func largestOf(a quota.Algorithm) int64 {
-	if a == quota.FixedWindow {
+func largestOf(a store.Algorithm) int64 {
+	if a == store.FixedWindow {
 		return largestCost
 	}
 	return largest
 }
 
 // edgeLimit returns a limit of the algorithm with the largest numbers that it may have.
-func edgeLimit(a quota.Algorithm, threshold int64, window time.Duration) quota.Limit {
-	l := quota.Limit{Name: "l", Algorithm: a, Quota: threshold, Threshold: threshold, Window: window, Block: min(window, longest)}
+func edgeLimit(a store.Algorithm, threshold int64, window time.Duration) store.Limit {
+	l := store.Limit{Name: "l", Algorithm: a, Quota: threshold, Threshold: threshold, Window: window, Block: min(window, longest)}
 	switch a {
-	case quota.FixedWindow, quota.TokenBucket, quota.GCRA, quota.Concurrency:
-	case quota.SlidingLog:
+	case store.FixedWindow, store.TokenBucket, store.GCRA, store.Concurrency:
+	case store.SlidingLog:
 		l.Quota = min(threshold, 100_000)
 		l.Threshold = l.Quota
-	case quota.SlidingWindow, quota.Suppressed:
+	case store.SlidingWindow, store.Suppressed:
 		l.Bucket, l.HardQuota = (window / 60).Truncate(time.Microsecond), threshold*10
 	}
 	return l
@@ -62,7 +62,7 @@ func TestEdgeValues(t *testing.T, subject *Subject) {
 				t.Run(fmt.Sprintf("%s %d in %v", a, threshold, window), func(t *testing.T) {
 					l := edgeLimit(a, threshold, window)
 					for _, attempts := range []bool{false, a.CanCountAttempts()} {
-						policy := quota.NewPolicy("test/edge", attempts, false, []quota.Limit{l})
+						policy := store.NewPolicy("test/edge", attempts, false, []store.Limit{l})
 						compareAtEdges(t, policy, model, subject)
 						subject.SetTime(t, subject.Clock.Now().Add(longest+window+time.Hour))
 						NewWithT(t).Expect(subject.Size(t)).To(BeZero())
@@ -75,7 +75,7 @@ func TestEdgeValues(t *testing.T, subject *Subject) {
 
 // compareAtEdges compares the replies of a store and the model for every edge of cost at every
 // edge of time.
-func compareAtEdges(t *testing.T, policy *quota.Policy, model, other *Subject) {
+func compareAtEdges(t *testing.T, policy *store.Policy, model, other *Subject) {
 	t.Helper()
 	g := NewWithT(t)
 	model.Clear(t)
@@ -92,7 +92,7 @@ func compareAtEdges(t *testing.T, policy *quota.Policy, model, other *Subject) {
 		for _, cost := range []int64{0, 1, l.Quota, 1, largest, largestCost} {
 			model.SetTime(t, now)
 			other.SetTime(t, now)
-			call := &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: cost, Peek: cost == 0 || cost > l.Quota}}}
+			call := &store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: cost, Peek: cost == 0 || cost > l.Quota}}}
 			want, got := model.MustEvaluate(t, call), other.MustEvaluate(t, call)
 			if inexact(l) && other.IsRounded {
 				expectApproximately(g, got.Entries[0].Limits[0], want.Entries[0].Limits[0])
@@ -104,12 +104,12 @@ func compareAtEdges(t *testing.T, policy *quota.Policy, model, other *Subject) {
 }
 
 // inexact reports whether the deficit of the limit leaves the integers of a double.
-func inexact(l *quota.Limit) bool {
+func inexact(l *store.Limit) bool {
 	return float64(l.Quota)*float64(l.Window.Microseconds()) > 1<<53 && l.Algorithm.Refills()
 }
 
 // expectApproximately expects the same reply, except for the rounding of a double.
-func expectApproximately(g *WithT, got, want quota.LimitReply) {
+func expectApproximately(g *WithT, got, want store.LimitReply) {
 	g.Expect(got.RetryAfter).To(BeNumerically("~", want.RetryAfter, time.Millisecond))
 	g.Expect(got.ResetAfter).To(BeNumerically("~", want.ResetAfter, time.Millisecond))
 	g.Expect(got.Used).To(BeNumerically("~", want.Used, 1))
@@ -125,21 +125,21 @@ func survivesClockStepsBack(t *testing.T, subject *Subject) {
 			subject.Clear(t)
 			l := edgeLimit(a, 5, time.Minute)
 			l.Block, l.HardQuota = 0, 5
-			check := func(cost int64) (quota.Verdict, time.Duration) {
-				call := &quota.Call{Draw: 1<<32 - 1, Entries: []quota.Entry{{Policy: quota.NewPolicy("test/back", false, false, []quota.Limit{l}), Key: "a", Cost: cost}}}
+			check := func(cost int64) (store.Verdict, time.Duration) {
+				call := &store.Call{Draw: 1<<32 - 1, Entries: []store.Entry{{Policy: store.NewPolicy("test/back", false, false, []store.Limit{l}), Key: "a", Cost: cost}}}
 				reply := subject.MustEvaluate(t, call).Entries[0]
 				return reply.Verdict, reply.Limits[0].RetryAfter
 			}
 			verdict, _ := check(5)
-			g.Expect(verdict).To(Equal(quota.Admitted))
+			g.Expect(verdict).To(Equal(store.Admitted))
 			start := subject.Clock.Now()
 			subject.Clock.Set(start.Add(-3 * time.Hour))
 			verdict, wait := check(1)
-			g.Expect(verdict).To(Equal(quota.Denied))
+			g.Expect(verdict).To(Equal(store.Denied))
 			g.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", 3*time.Hour+time.Minute+time.Millisecond)))
 			subject.Clock.Set(subject.Clock.Now().Add(wait.Truncate(time.Millisecond) + time.Millisecond))
 			verdict, _ = check(1)
-			g.Expect(verdict).To(Equal(quota.Admitted))
+			g.Expect(verdict).To(Equal(store.Admitted))
 		})
 	}
 }
@@ -148,11 +148,11 @@ func survivesClockStepsBack(t *testing.T, subject *Subject) {
 func fixedWindowSaturates(t *testing.T, subject *Subject) {
 	t.Helper()
 	g := NewWithT(t)
-	limit := quota.Limit{Name: "l", Algorithm: quota.FixedWindow, Quota: 1 << 62, Threshold: 1 << 62, Window: time.Second}
-	policy := quota.NewPolicy("test/full", false, false, []quota.Limit{limit})
+	limit := store.Limit{Name: "l", Algorithm: store.FixedWindow, Quota: 1 << 62, Threshold: 1 << 62, Window: time.Second}
+	policy := store.NewPolicy("test/full", false, false, []store.Limit{limit})
 	spend := func(cost, used int64) {
 		t.Helper()
-		reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: cost}}})
+		reply := subject.MustEvaluate(t, &store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: cost}}})
 		g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(used))
 	}
 	spend(1<<52-2, 1<<52-2)

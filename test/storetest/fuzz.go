@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/reference"
 )
 
@@ -27,22 +27,22 @@ func FuzzCall(f *testing.F, subject *Subject) {
 		a := algorithms[int(kind)%len(algorithms)]
 		l := edgeLimit(a, clamp(most, largestOf(a)), time.Duration(clamp(window, longestOf(a).Milliseconds()))*time.Millisecond)
 		switch a {
-		case quota.FixedWindow, quota.SlidingLog, quota.Concurrency:
-		case quota.TokenBucket, quota.GCRA:
+		case store.FixedWindow, store.SlidingLog, store.Concurrency:
+		case store.TokenBucket, store.GCRA:
 			l.Threshold = clamp(more, largest)
-		case quota.SlidingWindow, quota.Suppressed:
+		case store.SlidingWindow, store.Suppressed:
 			l.Bucket = max(l.Window/time.Duration(2+clamp(more, 998)), time.Microsecond).Truncate(time.Microsecond)
 			l.HardQuota = l.Quota * (1 + clamp(more, 10))
 		}
-		policy := quota.NewPolicy("test/fuzz", attempts && a.CanCountAttempts(), false, []quota.Limit{l})
-		entry := quota.Entry{Policy: policy, Key: quota.EncodeKey(key), Cost: clamp(cost, largestCost)}
+		policy := store.NewPolicy("test/fuzz", attempts && a.CanCountAttempts(), false, []store.Limit{l})
+		entry := store.Entry{Policy: policy, Key: store.EncodeKey(key), Cost: clamp(cost, largestCost)}
 		entry.Peek = entry.Cost > l.Quota
 		model := &reference.Model{}
 		subject.Clear(t)
 		for range 4 {
 			now := subject.Clock.Now().Add(time.Duration(step) * time.Microsecond)
 			subject.Clock.Set(now)
-			call := &quota.Call{Draw: draw, Entries: []quota.Entry{entry}}
+			call := &store.Call{Draw: draw, Entries: []store.Entry{entry}}
 			got := subject.MustEvaluate(t, call)
 			if !inexact(&l) { // TestEdgeValues covers inexact limits
 				NewWithT(t).Expect(got).To(Equal(model.Evaluate(call, now)))

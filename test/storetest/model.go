@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/reference"
 	"github.com/weir-dev/weir/test/testenv/seeds"
 )
@@ -23,23 +23,23 @@ type modelStore struct {
 }
 
 // Evaluate decides the call at the time of the clock.
-func (s modelStore) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, error) {
+func (s modelStore) Evaluate(_ context.Context, call *store.Call) (*store.Reply, error) {
 	return s.Model.Evaluate(call, s.clock.Now()), nil
 }
 
 // Reset deletes the states of the key.
-func (s modelStore) Reset(_ context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
+func (s modelStore) Reset(_ context.Context, policy *store.Policy, key store.Key) (bool, error) {
 	return s.Model.Reset(policy, key, s.clock.Now()), nil
 }
 
 // Block blocks the key.
-func (s modelStore) Block(_ context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error {
+func (s modelStore) Block(_ context.Context, policy *store.Policy, key store.Key, length time.Duration) error {
 	s.Model.Block(policy, key, length, s.clock.Now())
 	return nil
 }
 
 // Unblock lifts the block of the key.
-func (s modelStore) Unblock(_ context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
+func (s modelStore) Unblock(_ context.Context, policy *store.Policy, key store.Key) (bool, error) {
 	return s.Model.Unblock(policy, key, s.clock.Now()), nil
 }
 
@@ -64,7 +64,7 @@ func TestAgreesWithModel(t *testing.T, subject *Subject) {
 		all = seeds.OnServer(8)
 	}
 	model := NewModel()
-	for _, choice := range mixedAndAlone(quota.Algorithms()) {
+	for _, choice := range mixedAndAlone(store.Algorithms()) {
 		t.Run(fmt.Sprint(choice), func(t *testing.T) {
 			for seed := range all {
 				Compare(t, seed, steps, choice, model, subject)
@@ -78,7 +78,7 @@ func TestAgreesWithModel(t *testing.T, subject *Subject) {
 
 // Compare runs the same random steps on two stores and compares the replies: calls to chains of random
 // policies, costs, peeks, overrides, edits, resets, manual blocks, and time that mostly advances.
-func Compare(t *testing.T, seed uint64, steps int, choice []quota.Algorithm, one, other *Subject) {
+func Compare(t *testing.T, seed uint64, steps int, choice []store.Algorithm, one, other *Subject) {
 	t.Helper()
 	w := NewWorkload(rand.New(rand.NewPCG(seed, 7)), choice, Features{Substitutes: true, Holds: true})
 	one.Clear(t)

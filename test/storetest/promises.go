@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // promises are what every store promises. They need no model.
@@ -35,7 +35,7 @@ var promises = []struct {
 	{name: "unknown keys share the overflow key", test: unknownKeysShareTheOverflowKey},
 	{name: "unknown keys in a chain", test: func(t *testing.T, subject *Subject) {
 		t.Helper()
-		TestUnknownKeysInAChain(t, subject, [3]quota.Key{"a", "b", "c"})
+		TestUnknownKeysInAChain(t, subject, [3]store.Key{"a", "b", "c"})
 	}},
 	{name: "chains share the overflow key", test: chainsShareTheOverflowKey},
 	{name: "blocked keys are known", test: blockedKeysAreKnown},
@@ -71,7 +71,7 @@ func everythingExpires(t *testing.T, subject *Subject) {
 	g := NewWithT(t)
 	MakeRandomCalls(t, subject)
 	g.Expect(subject.Size(t)).To(BeNumerically(">", 0))
-	subject.SetTime(t, subject.Clock.Now().Add(LongestNeed+quota.MaxDebt+2*time.Millisecond))
+	subject.SetTime(t, subject.Clock.Now().Add(LongestNeed+store.MaxDebt+2*time.Millisecond))
 	g.Expect(subject.Size(t)).To(BeZero())
 }
 

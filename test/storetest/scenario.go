@@ -13,7 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // TestScenarios runs the scenario files. A scenario file lists checks with the replies that every store must
@@ -60,7 +60,7 @@ type step struct {
 	at   time.Duration
 	// action is an operator's action; if it is nil, the step makes the call.
 	action func(context.Context, Store) error
-	call   quota.Call
+	call   store.Call
 	want   string
 	facts  map[string]map[string]string // limit -> fact -> value
 }
@@ -92,32 +92,32 @@ func runScenario(t *testing.T, subject *Subject, steps []step, start time.Time) 
 }
 
 // limitID is POLICY/LIMIT.
-func limitID(p *quota.Policy, limit string) string {
+func limitID(p *store.Policy, limit string) string {
 	return strings.TrimPrefix(p.ID(), "test/") + "/" + limit
 }
 
 // verdictOf returns allow, deny or blocked, by the verdicts of the enforcing policies, and blocks for a commit that started a
 // block.
-func verdictOf(call *quota.Call, r *quota.Reply) string {
-	worst := quota.Admitted
+func verdictOf(call *store.Call, r *store.Reply) string {
+	worst := store.Admitted
 	for i, e := range call.Entries {
-		if v := r.Entries[i].Verdict; !e.Policy.IsShadow() && v != quota.Admitted && worst != quota.Blocked {
+		if v := r.Entries[i].Verdict; !e.Policy.IsShadow() && v != store.Admitted && worst != store.Blocked {
 			worst = v
 		}
 	}
-	if worst == quota.Tripped && !call.IsDeniable() {
+	if worst == store.Tripped && !call.IsDeniable() {
 		return "blocks"
 	}
-	return map[quota.Verdict]string{quota.Admitted: "allow", quota.Denied: "deny", quota.Tripped: "deny", quota.Blocked: "blocked"}[worst]
+	return map[store.Verdict]string{store.Admitted: "allow", store.Denied: "deny", store.Tripped: "deny", store.Blocked: "blocked"}[worst]
 }
 
-var holdOutcomes = map[quota.HoldOutcome]string{
-	quota.HoldNone: "none", quota.HoldTaken: "taken", quota.HoldFound: "found", quota.HoldMissing: "missing", quota.HoldsFull: "full",
+var holdOutcomes = map[store.HoldOutcome]string{
+	store.HoldNone: "none", store.HoldTaken: "taken", store.HoldFound: "found", store.HoldMissing: "missing", store.HoldsFull: "full",
 }
 
-func factsOf(l quota.Limit, e *quota.EntryReply, r *quota.LimitReply) map[string]string {
+func factsOf(l store.Limit, e *store.EntryReply, r *store.LimitReply) map[string]string {
 	wait := "never"
-	if r.RetryAfter != quota.Never {
+	if r.RetryAfter != store.Never {
 		wait = r.RetryAfter.String()
 	}
 	return map[string]string{

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 func parseScenario(t *testing.T, file string) ([]step, time.Time) {
@@ -40,18 +40,18 @@ type scenarioPolicy struct {
 	reservations     bool
 	slices           bool
 	blockOnCommit    bool
-	limits           []quota.Limit
+	limits           []store.Limit
 }
 
-func (p *scenarioPolicy) prepare() *quota.Policy {
-	settings := quota.Settings{ID: "test/" + p.name, Attempts: p.attempts, Shadow: p.shadow, BlockOnCommit: p.blockOnCommit}
+func (p *scenarioPolicy) prepare() *store.Policy {
+	settings := store.Settings{ID: "test/" + p.name, Attempts: p.attempts, Shadow: p.shadow, BlockOnCommit: p.blockOnCommit}
 	if p.reservations {
 		settings.MaxOpen = 3
 	}
 	if p.slices {
-		settings.Slices = quota.Slices{MaxPercent: 20, MaxAge: time.Second}
+		settings.Slices = store.Slices{MaxPercent: 20, MaxAge: time.Second}
 	}
-	return quota.NewVariants(settings, p.limits)[0]
+	return store.NewVariants(settings, p.limits)[0]
 }
 
 type scenarioParser struct {
@@ -92,7 +92,7 @@ func (p *scenarioParser) line(line string) error {
 }
 
 func (p *scenarioParser) limit(policy *scenarioPolicy, words []string) error {
-	l := quota.Limit{Name: words[0], Algorithm: quota.AlgorithmNamed(words[1])}
+	l := store.Limit{Name: words[0], Algorithm: store.AlgorithmNamed(words[1])}
 	threshold, window, _ := strings.Cut(words[2], "/")
 	var err error
 	if l.Threshold, err = strconv.ParseInt(threshold, 10, 64); err != nil {
@@ -130,9 +130,9 @@ func (p *scenarioParser) limit(policy *scenarioPolicy, words []string) error {
 }
 
 // parseEscalation reads LENGTH,LENGTH,.../WINDOW.
-func parseEscalation(text string) (*quota.Escalation, error) {
+func parseEscalation(text string) (*store.Escalation, error) {
 	lengths, window, _ := strings.Cut(text, "/")
-	e := &quota.Escalation{}
+	e := &store.Escalation{}
 	for length := range strings.SplitSeq(lengths, ",") {
 		d, err := time.ParseDuration(length)
 		if err != nil {
@@ -159,9 +159,9 @@ func (p *scenarioParser) action(line string, words []string) (err error) {
 		}
 		rest = rest[1:]
 	}
-	policy, key := p.policies[rest[0]].prepare(), quota.EncodeKey("alice")
+	policy, key := p.policies[rest[0]].prepare(), store.EncodeKey("alice")
 	if len(rest) == 3 {
-		key = quota.EncodeKey(rest[2])
+		key = store.EncodeKey(rest[2])
 	}
 	s.action = func(ctx context.Context, backend Store) (err error) {
 		switch verb {
@@ -180,13 +180,13 @@ func (p *scenarioParser) action(line string, words []string) (err error) {
 	return nil
 }
 
-var scenarioActions = map[string]quota.Action{
-	"reserve": quota.Reserve, "renew": quota.Renew, "commit": quota.Commit, "commit-or-charge": quota.CommitOrCharge, "charge": quota.Charge,
-	"slice": quota.TakeSlice,
+var scenarioActions = map[string]store.Action{
+	"reserve": store.Reserve, "renew": store.Renew, "commit": store.Commit, "commit-or-charge": store.CommitOrCharge, "charge": store.Charge,
+	"slice": store.TakeSlice,
 }
 
 // checkWords reads the words of a check after its time.
-func (s *step) checkWords(words []string) (key string, entry quota.Entry, names []string, err error) {
+func (s *step) checkWords(words []string) (key string, entry store.Entry, names []string, err error) {
 	key, entry.Cost = "alice", 1
 	for i := 0; i < len(words) && err == nil; i++ {
 		switch words[i] {
@@ -229,7 +229,7 @@ func (p *scenarioParser) check(line string, words, want []string) (err error) {
 		if p.policies[name] == nil {
 			return fmt.Errorf("no policy %q", name)
 		}
-		entry.Policy, entry.Key = p.policies[name].prepare(), quota.EncodeKey(key)
+		entry.Policy, entry.Key = p.policies[name].prepare(), store.EncodeKey(key)
 		s.call.Entries = append(s.call.Entries, entry)
 	}
 	if err == nil {
@@ -264,7 +264,7 @@ func (s *step) parseWant(words []string) error {
 // limitNamed returns the ID of the limit with that name or ID, or "".
 func (s *step) limitNamed(name string) string {
 	for _, e := range s.call.Entries {
-		at := slices.IndexFunc(e.Policy.Limits(), func(l quota.Limit) bool {
+		at := slices.IndexFunc(e.Policy.Limits(), func(l store.Limit) bool {
 			return l.Name == name || limitID(e.Policy, l.Name) == name
 		})
 		if at >= 0 {

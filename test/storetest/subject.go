@@ -9,39 +9,39 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Spending returns the algorithms that count spent units: all but Concurrency.
-func Spending() []quota.Algorithm { return without(quota.Concurrency) }
+func Spending() []store.Algorithm { return without(store.Concurrency) }
 
 // Holding returns the algorithms of policies that take reservations: all but Suppressed.
-func Holding() []quota.Algorithm { return without(quota.Suppressed) }
+func Holding() []store.Algorithm { return without(store.Suppressed) }
 
-func without(one quota.Algorithm) []quota.Algorithm {
-	return slices.DeleteFunc(quota.Algorithms(), func(a quota.Algorithm) bool { return a == one })
+func without(one store.Algorithm) []store.Algorithm {
+	return slices.DeleteFunc(store.Algorithms(), func(a store.Algorithm) bool { return a == one })
 }
 
 // mixedAndAlone returns all the algorithms mixed, and each of them alone.
-func mixedAndAlone(algorithms []quota.Algorithm) [][]quota.Algorithm {
-	choices := [][]quota.Algorithm{algorithms}
+func mixedAndAlone(algorithms []store.Algorithm) [][]store.Algorithm {
+	choices := [][]store.Algorithm{algorithms}
 	for _, a := range algorithms {
-		choices = append(choices, []quota.Algorithm{a})
+		choices = append(choices, []store.Algorithm{a})
 	}
 	return choices
 }
 
 // Evaluator decides calls: a store, or a cache of denials in front of one.
 type Evaluator interface {
-	Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error)
+	Evaluate(ctx context.Context, call *store.Call) (*store.Reply, error)
 }
 
 // Store decides calls, and changes keys for operators.
 type Store interface {
 	Evaluator
-	Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
-	Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error
-	Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
+	Reset(ctx context.Context, policy *store.Policy, key store.Key) (bool, error)
+	Block(ctx context.Context, policy *store.Policy, key store.Key, length time.Duration) error
+	Unblock(ctx context.Context, policy *store.Policy, key store.Key) (bool, error)
 }
 
 // Clock stands still until the test sets it.
@@ -82,7 +82,7 @@ func (s *Subject) SetTime(tb testing.TB, now time.Time) {
 }
 
 // MustEvaluate evaluates the call, and fails the test after an error.
-func (s *Subject) MustEvaluate(tb testing.TB, call *quota.Call) *quota.Reply {
+func (s *Subject) MustEvaluate(tb testing.TB, call *store.Call) *store.Reply {
 	tb.Helper()
 	reply, err := s.Evaluate(tb.Context(), call)
 	if err != nil {

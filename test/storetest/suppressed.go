@@ -11,7 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Above the threshold, from slightly above to three times the load, about the threshold is
@@ -37,8 +37,8 @@ func expectAboutTheThreshold(t *testing.T, subject *Subject, bucket time.Duratio
 	const threshold = 200
 	g := NewWithT(t)
 	subject.Clear(t)
-	limit := quota.Limit{
-		Name: "l", Algorithm: quota.Suppressed, Quota: threshold, Threshold: threshold, HardQuota: threshold * 3 / 2,
+	limit := store.Limit{
+		Name: "l", Algorithm: store.Suppressed, Quota: threshold, Threshold: threshold, HardQuota: threshold * 3 / 2,
 		Window: time.Second, Bucket: bucket.Truncate(time.Microsecond),
 	}
 	offered := int(load * threshold * float64(windows))
@@ -55,17 +55,17 @@ func expectAboutTheThreshold(t *testing.T, subject *Subject, bucket time.Duratio
 
 // offer sends the given number of checks at irregular moments of the span. It returns the
 // admitted ones, and the sum of the suppression factors of all replies.
-func offer(t *testing.T, subject *Subject, limit quota.Limit, checks int, span time.Duration) (admitted []Hit, shares float64) {
+func offer(t *testing.T, subject *Subject, limit store.Limit, checks int, span time.Duration) (admitted []Hit, shares float64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(5, 6))
-	policy := quota.NewPolicy("test/shed", false, false, []quota.Limit{limit})
+	policy := store.NewPolicy("test/shed", false, false, []store.Limit{limit})
 	start := subject.Clock.Now()
 	for i := range checks {
 		at := (time.Duration(i) + time.Duration(r.Int64N(1000))/1000) * span / time.Duration(checks)
 		subject.Clock.Set(start.Add(at))
-		reply := subject.MustEvaluate(t, &quota.Call{Draw: r.Uint32(), Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1}}})
+		reply := subject.MustEvaluate(t, &store.Call{Draw: r.Uint32(), Entries: []store.Entry{{Policy: policy, Key: "a", Cost: 1}}})
 		shares += reply.Entries[0].Limits[0].Suppression
-		if reply.Entries[0].Verdict == quota.Admitted {
+		if reply.Entries[0].Verdict == store.Admitted {
 			admitted = append(admitted, Hit{At: subject.Clock.Now().UnixMicro(), Cost: 1})
 		}
 	}
@@ -76,23 +76,23 @@ func offer(t *testing.T, subject *Subject, limit quota.Limit, checks int, span t
 func suppressedBlocksAtTheHardLimitOnly(t *testing.T, subject *Subject) {
 	t.Helper()
 	g := NewWithT(t)
-	policy := quota.NewPolicy("test/shed", false, false, []quota.Limit{{
-		Name: "l", Algorithm: quota.Suppressed, Quota: 2, Threshold: 2, HardQuota: 3,
+	policy := store.NewPolicy("test/shed", false, false, []store.Limit{{
+		Name: "l", Algorithm: store.Suppressed, Quota: 2, Threshold: 2, HardQuota: 3,
 		Window: time.Second, Bucket: 100 * time.Millisecond, Block: time.Minute,
 	}})
-	check := func(draw uint32) quota.EntryReply {
-		return subject.MustEvaluate(t, &quota.Call{Draw: draw, Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1}}}).Entries[0]
+	check := func(draw uint32) store.EntryReply {
+		return subject.MustEvaluate(t, &store.Call{Draw: draw, Entries: []store.Entry{{Policy: policy, Key: "a", Cost: 1}}}).Entries[0]
 	}
 	const unlucky, lucky = 1<<32 - 1, 0
-	g.Expect(check(unlucky).Verdict).To(Equal(quota.Admitted), "below the threshold all pass")
-	g.Expect(check(unlucky).Verdict).To(Equal(quota.Admitted))
+	g.Expect(check(unlucky).Verdict).To(Equal(store.Admitted), "below the threshold all pass")
+	g.Expect(check(unlucky).Verdict).To(Equal(store.Admitted))
 	shed := check(unlucky)
-	g.Expect(shed.Verdict).To(Equal(quota.Denied))
+	g.Expect(shed.Verdict).To(Equal(store.Denied))
 	g.Expect(shed.Limits[0].Shed).To(BeTrue())
 	g.Expect(shed.Limits[0].Suppression).To(BeNumerically("~", 1.0/3, 1e-6))
-	g.Expect(check(lucky).Verdict).To(Equal(quota.Admitted), "three were admitted: the hard limit")
+	g.Expect(check(lucky).Verdict).To(Equal(store.Admitted), "three were admitted: the hard limit")
 	hard := check(lucky)
-	g.Expect(hard.Verdict).To(Equal(quota.Tripped))
+	g.Expect(hard.Verdict).To(Equal(store.Tripped))
 	g.Expect(hard.Limits[0].Shed).To(BeFalse())
-	g.Expect(check(lucky).Verdict).To(Equal(quota.Blocked))
+	g.Expect(check(lucky).Verdict).To(Equal(store.Blocked))
 }

@@ -13,7 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
@@ -50,17 +50,17 @@ func twoPlansAtOnce(t *testing.T, subject *Subject) {
 }
 
 // twoPlanAlgorithms are all algorithms that count.
-var twoPlanAlgorithms = []quota.Algorithm{
-	quota.FixedWindow, quota.SlidingLog, quota.SlidingWindow, quota.TokenBucket, quota.GCRA, quota.Suppressed,
+var twoPlanAlgorithms = []store.Algorithm{
+	store.FixedWindow, store.SlidingLog, store.SlidingWindow, store.TokenBucket, store.GCRA, store.Suppressed,
 }
 
 // planPair is two plans of one policy with one limit, and what they have admitted.
 type planPair struct {
 	*rand.Rand
 
-	limits     [2]quota.Limit
-	plans      [2]*quota.Policy
-	takes      [2]quota.Action // the holds of each plan: Check means none
+	limits     [2]store.Limit
+	plans      [2]*store.Policy
+	takes      [2]store.Action // the holds of each plan: Check means none
 	open       []openHold
 	hits       []Hit
 	isApart    bool     // each plan has a state of its own, as with an override that has another rate
@@ -70,7 +70,7 @@ type planPair struct {
 }
 
 type openHold struct {
-	by    *quota.Policy
+	by    *store.Policy
 	id    string
 	units int64
 }
@@ -79,38 +79,38 @@ const planWindow = time.Second
 
 // newPlanPair returns plans that differ in the burst or quota, and perhaps in the rate and in whether they take reservations or
 // slices; of a SlidingLog perhaps in the window.
-func newPlanPair(r *rand.Rand, algorithm quota.Algorithm) *planPair {
+func newPlanPair(r *rand.Rand, algorithm store.Algorithm) *planPair {
 	p := &planPair{Rand: r}
 	p.chooseHolds()
 	l := p.limitOf(algorithm)
 	other := p.otherLimit(l)
 	if !mayHold(l, other) {
-		p.takes = [2]quota.Action{}
+		p.takes = [2]store.Action{}
 	}
 	if p.takes[0] != p.takes[1] && r.IntN(2) == 0 {
 		other = l // an edit that only adds or removes reservations or slices
 	}
-	if p.isApart = p.takes == [2]quota.Action{} && r.IntN(8) == 0; p.isApart {
+	if p.isApart = p.takes == [2]store.Action{} && r.IntN(8) == 0; p.isApart {
 		other.StateSuffix, other.Window = "own", planWindow
 	}
-	p.limits = [2]quota.Limit{l, other}
+	p.limits = [2]store.Limit{l, other}
 	for i := range p.plans {
-		p.plans[i] = quota.NewVariants(settingsFor(p.takes[i]), p.limits[i:i+1])[0]
+		p.plans[i] = store.NewVariants(settingsFor(p.takes[i]), p.limits[i:i+1])[0]
 	}
-	if r.IntN(3) == 0 && p.takes == [2]quota.Action{} { // an exception on one side
+	if r.IntN(3) == 0 && p.takes == [2]store.Action{} { // an exception on one side
 		p.plans[1] = p.plans[0].NewExcepted(p.limits[1:2])
 	}
 	return p
 }
 
 // limitOf returns a limit, with room for slices if a plan takes some.
-func (p *planPair) limitOf(algorithm quota.Algorithm) quota.Limit {
-	l := quota.Limit{Name: "l", Algorithm: algorithm, Quota: 5 + p.Int64N(20), Window: planWindow}
-	if slices.Contains(p.takes[:], quota.TakeSlice) {
-		l.Quota += 4 * quota.SmallestSlice
+func (p *planPair) limitOf(algorithm store.Algorithm) store.Limit {
+	l := store.Limit{Name: "l", Algorithm: algorithm, Quota: 5 + p.Int64N(20), Window: planWindow}
+	if slices.Contains(p.takes[:], store.TakeSlice) {
+		l.Quota += 4 * store.SmallestSlice
 	}
 	l.Threshold, l.HardQuota = l.Quota, l.Quota*3/2
-	if algorithm == quota.SlidingWindow || algorithm == quota.Suppressed {
+	if algorithm == store.SlidingWindow || algorithm == store.Suppressed {
 		l.Bucket = planWindow / 60
 	}
 	return l
@@ -118,12 +118,12 @@ func (p *planPair) limitOf(algorithm quota.Algorithm) quota.Limit {
 
 // mayHold reports whether plans with these limits may have reservations and slices. With GCRA a commit may leave a debt, which
 // another rate works off from now on.
-func mayHold(a, b quota.Limit) bool {
-	return a.Algorithm != quota.Suppressed && (a.Algorithm != quota.GCRA || a.Threshold == b.Threshold)
+func mayHold(a, b store.Limit) bool {
+	return a.Algorithm != store.Suppressed && (a.Algorithm != store.GCRA || a.Threshold == b.Threshold)
 }
 
 // otherLimit returns the limit with another quota or burst, and perhaps another rate or window.
-func (p *planPair) otherLimit(l quota.Limit) quota.Limit {
+func (p *planPair) otherLimit(l store.Limit) store.Limit {
 	other := l
 	other.Quota = 1 + p.Int64N(100)
 	other.Threshold, other.HardQuota = other.Quota, other.Quota*3/2
@@ -133,7 +133,7 @@ func (p *planPair) otherLimit(l quota.Limit) quota.Limit {
 			other.Threshold = 1 + p.Int64N(40)
 		}
 	}
-	if l.Algorithm == quota.SlidingLog && p.IntN(2) == 0 {
+	if l.Algorithm == store.SlidingLog && p.IntN(2) == 0 {
 		other.Window = planWindow / 2
 	}
 	return other
@@ -142,19 +142,19 @@ func (p *planPair) otherLimit(l quota.Limit) quota.Limit {
 // chooseHolds chooses which of the plans take reservations or slices: often none.
 func (p *planPair) chooseHolds() {
 	if p.IntN(2) == 0 {
-		holds := []quota.Action{quota.Check, quota.Reserve, quota.TakeSlice}
-		p.takes = [2]quota.Action{holds[p.IntN(3)], holds[p.IntN(3)]}
+		holds := []store.Action{store.Check, store.Reserve, store.TakeSlice}
+		p.takes = [2]store.Action{holds[p.IntN(3)], holds[p.IntN(3)]}
 	}
 }
 
 // settingsFor returns the settings of a plan that takes such holds.
-func settingsFor(takes quota.Action) quota.Settings {
-	settings := quota.Settings{ID: "test/plans"}
-	if takes == quota.Reserve {
+func settingsFor(takes store.Action) store.Settings {
+	settings := store.Settings{ID: "test/plans"}
+	if takes == store.Reserve {
 		settings.MaxOpen = 8
 	}
-	if takes == quota.TakeSlice {
-		settings.Slices = quota.Slices{MaxPercent: 50, MaxAge: time.Minute}
+	if takes == store.TakeSlice {
+		settings.Slices = store.Slices{MaxPercent: 50, MaxAge: time.Minute}
 	}
 	return settings
 }
@@ -178,12 +178,12 @@ func (p *planPair) run(t *testing.T, subject *Subject) {
 			subject.Clock.Set(subject.Clock.Now().Add(time.Duration(p.Int64N(1+pace)) * time.Microsecond))
 		}
 		for alone != 0 && len(p.open) > 0 {
-			p.commit(t, subject, quota.Entry{Policy: p.plans[1], Key: "a"})
+			p.commit(t, subject, store.Entry{Policy: p.plans[1], Key: "a"})
 		}
 	}
 	if p.limits[0].Window != p.limits[1].Window {
 		for len(p.open) > 0 {
-			p.commit(t, subject, quota.Entry{Policy: p.plans[0], Key: "a"})
+			p.commit(t, subject, store.Entry{Policy: p.plans[0], Key: "a"})
 		}
 		p.since = subject.Clock.Now().UnixMicro() + planWindow.Microseconds()
 		for range 200 {
@@ -197,21 +197,21 @@ func (p *planPair) run(t *testing.T, subject *Subject) {
 func (p *planPair) call(t *testing.T, subject *Subject, i int) {
 	t.Helper()
 	most := p.limits[i].Quota
-	e := quota.Entry{Policy: p.plans[i], Key: "a", Cost: 1 + p.Int64N(4)}
+	e := store.Entry{Policy: p.plans[i], Key: "a", Cost: 1 + p.Int64N(4)}
 	switch choice := p.IntN(8); {
 	case choice == 0:
 		e.Peek = true
-	case choice < 3 && p.takes[i] != quota.Check && len(p.open) < 8:
+	case choice < 3 && p.takes[i] != store.Check && len(p.open) < 8:
 		e.Action, e.ID, e.TTL = p.takes[i], strconv.Itoa(p.Int()), time.Minute
-		if e.Action == quota.TakeSlice {
+		if e.Action == store.TakeSlice {
 			e.Cost = most
 		}
 	case choice == 3 && len(p.open) > 0:
 		p.commit(t, subject, e)
 		return
 	}
-	call := &quota.Call{Entries: []quota.Entry{e}}
-	if p.limits[i].Algorithm == quota.Suppressed {
+	call := &store.Call{Entries: []store.Entry{e}}
+	if p.limits[i].Algorithm == store.Suppressed {
 		call.Draw = p.Uint32()
 	}
 	reply := subject.MustEvaluate(t, call).Entries[0]
@@ -222,13 +222,13 @@ func (p *planPair) call(t *testing.T, subject *Subject, i int) {
 }
 
 // record records what the reply admits.
-func (p *planPair) record(subject *Subject, e *quota.Entry, reply *quota.EntryReply) {
+func (p *planPair) record(subject *Subject, e *store.Entry, reply *store.EntryReply) {
 	switch {
-	case reply.Verdict != quota.Admitted || e.Peek:
-	case e.Action == quota.Reserve:
+	case reply.Verdict != store.Admitted || e.Peek:
+	case e.Action == store.Reserve:
 		p.open = append(p.open, openHold{e.Policy, e.ID, e.Cost})
-	case e.Action == quota.TakeSlice:
-		if reply.Hold == quota.HoldTaken {
+	case e.Action == store.TakeSlice:
+		if reply.Hold == store.HoldTaken {
 			p.open = append(p.open, openHold{e.Policy, e.ID, reply.Estimate})
 		}
 	default:
@@ -240,15 +240,15 @@ func (p *planPair) record(subject *Subject, e *quota.Entry, reply *quota.EntryRe
 
 // commit spends at most the units of an open reservation or slice, by the plan that took it or by the one of the entry, which
 // may take none.
-func (p *planPair) commit(t *testing.T, subject *Subject, e quota.Entry) {
+func (p *planPair) commit(t *testing.T, subject *Subject, e store.Entry) {
 	t.Helper()
 	of := p.open[0]
 	p.open = p.open[1:]
 	if p.IntN(2) == 0 {
 		e.Policy = of.by
 	}
-	e.Action, e.ID, e.Cost = quota.Commit, of.id, p.Int64N(of.units+1)
-	if subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0].Hold == quota.HoldFound {
+	e.Action, e.ID, e.Cost = store.Commit, of.id, p.Int64N(of.units+1)
+	if subject.MustEvaluate(t, &store.Call{Entries: []store.Entry{e}}).Entries[0].Hold == store.HoldFound {
 		p.hits = append(p.hits, Hit{At: subject.Clock.Now().UnixMicro(), Cost: e.Cost})
 	}
 }
@@ -261,7 +261,7 @@ func (p *planPair) judge(g *WithT) {
 		return
 	}
 	for i, l := range p.limits {
-		alone := planPair{limits: [2]quota.Limit{l, l}, hits: p.own[i]}
+		alone := planPair{limits: [2]store.Limit{l, l}, hits: p.own[i]}
 		alone.judgeTogether(g)
 	}
 }
@@ -274,16 +274,16 @@ func (p *planPair) judgeTogether(g *WithT) {
 		judged = judged[1:]
 	}
 	switch a.Algorithm {
-	case quota.FixedWindow:
+	case store.FixedWindow:
 		g.Expect(UnitsOfWindows(judged, planWindow)).To(HaveEach(BeNumerically("<=", most)))
-	case quota.TokenBucket:
+	case store.TokenBucket:
 		ExpectRefill(g, judged, most, rate, planWindow)
-	case quota.GCRA:
+	case store.GCRA:
 		if a.Threshold != b.Threshold {
 			most = a.Quota + b.Quota
 		}
 		ExpectRefill(g, judged, most, rate, planWindow)
-	case quota.Suppressed:
+	case store.Suppressed:
 		ExpectEveryInterval(g, judged, max(a.HardQuota, b.HardQuota), planWindow)
 	default:
 		if a.Window != b.Window {
@@ -301,23 +301,23 @@ func (p *planPair) judgeUsed(t *testing.T, subject *Subject) {
 		if p.isApart {
 			hits = p.own[i]
 		}
-		if l.Algorithm == quota.GCRA && p.limits[0].Threshold != p.limits[1].Threshold {
+		if l.Algorithm == store.GCRA && p.limits[0].Threshold != p.limits[1].Threshold {
 			continue // an arrival time is time, of which each rate makes other units
 		}
-		call := &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1, Peek: true}}}
+		call := &store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: 1, Peek: true}}}
 		used := subject.MustEvaluate(t, call).Entries[0].Limits[0].Used
 		NewWithT(t).Expect(used).To(BeNumerically(">=", p.counted(l, hits, subject.Clock.Now().UnixMicro())), "plan %d", i)
 	}
 }
 
 // counted returns the units of the hits that the limit counts at the time, at most its quota.
-func (p *planPair) counted(l quota.Limit, hits []Hit, now int64) int64 {
+func (p *planPair) counted(l store.Limit, hits []Hit, now int64) int64 {
 	length, rate := l.Window.Microseconds(), max(p.limits[0].Threshold, p.limits[1].Threshold)
 	var units, end, missing, last int64
 	for _, h := range append(slices.Clip(hits), Hit{At: now}) {
 		switch {
 		case h.At < p.since:
-		case l.Algorithm == quota.FixedWindow:
+		case l.Algorithm == store.FixedWindow:
 			if h.At >= end {
 				units = 0
 			}

@@ -12,7 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // A denied check is admitted after RetryAfter and not one millisecond earlier, for every
@@ -79,7 +79,7 @@ func predictionsHold(t *testing.T, subject *Subject) {
 			r := rand.New(rand.NewPCG(8, uint64(i)))
 			for range 60 {
 				subject.Clear(t)
-				w := NewWorkload(r, []quota.Algorithm{a}, Features{})
+				w := NewWorkload(r, []store.Algorithm{a}, Features{})
 				for range 12 {
 					subject.Clock.Set(subject.Clock.Now().Add(time.Duration(r.Int64N(400)) * 100 * time.Microsecond))
 					call := w.PossibleCall()
@@ -92,15 +92,15 @@ func predictionsHold(t *testing.T, subject *Subject) {
 
 // expectPrediction checks one limit of one entry at one later moment, and leaves the
 // clock there.
-func expectPrediction(t *testing.T, subject *Subject, call *quota.Call, reply *quota.Reply, moment int) {
+func expectPrediction(t *testing.T, subject *Subject, call *store.Call, reply *store.Reply, moment int) {
 	t.Helper()
 	g := NewWithT(t)
 	last := len(call.Entries) - 1
 	e, r := call.Entries[last], reply.Entries[last].Limits[0]
-	peek := func(after time.Duration) quota.LimitReply {
+	peek := func(after time.Duration) store.LimitReply {
 		subject.Clock.Set(subject.Clock.Now().Add(after))
 		e.Peek = true
-		return subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0].Limits[0]
+		return subject.MustEvaluate(t, &store.Call{Entries: []store.Entry{e}}).Entries[0].Limits[0]
 	}
 	details := fmt.Sprintf("%s\n%+v", Describe(call), r)
 	g.Expect(peek(0).Used).To(Equal(r.Used), details)
@@ -115,18 +115,18 @@ func expectPrediction(t *testing.T, subject *Subject, call *quota.Call, reply *q
 }
 
 // byChance reports whether the decision of the call is random.
-func byChance(call *quota.Call) bool {
-	return slices.ContainsFunc(call.Entries, func(e quota.Entry) bool { return e.Policy.Observes() })
+func byChance(call *store.Call) bool {
+	return slices.ContainsFunc(call.Entries, func(e store.Entry) bool { return e.Policy.Observes() })
 }
 
 // waitOfCall returns the longest RetryAfter of the enforcing policies in whole
 // milliseconds, as the engine reports it.
-func waitOfCall(call *quota.Call, reply *quota.Reply) (wait time.Duration, denied bool) {
+func waitOfCall(call *store.Call, reply *store.Reply) (wait time.Duration, denied bool) {
 	for i, e := range call.Entries {
 		if e.Policy.IsShadow() {
 			continue
 		}
-		denied = denied || reply.Entries[i].Verdict != quota.Admitted
+		denied = denied || reply.Entries[i].Verdict != store.Admitted
 		for _, l := range reply.Entries[i].Limits {
 			wait = max(wait, (l.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond))
 		}

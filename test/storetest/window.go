@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Hit is a cost that was spent at a time, in microseconds since 1970.
@@ -57,33 +57,33 @@ func ExpectRefill(g *WithT, hits []Hit, capacity, rate int64, window time.Durati
 
 // neverOverCases are limits, each with its promise about the hits that it admits.
 var neverOverCases = []struct {
-	limit   quota.Limit
+	limit   store.Limit
 	promise func(*WithT, []Hit)
 }{
 	{
-		quota.Limit{Algorithm: quota.FixedWindow, Quota: 20, Threshold: 20, Window: time.Second},
+		store.Limit{Algorithm: store.FixedWindow, Quota: 20, Threshold: 20, Window: time.Second},
 		func(g *WithT, hits []Hit) {
 			g.Expect(UnitsOfWindows(hits, time.Second)).To(HaveEach(BeNumerically("<=", 20)))
 		},
 	},
 	{
-		quota.Limit{Algorithm: quota.SlidingLog, Quota: 20, Threshold: 20, Window: time.Second},
+		store.Limit{Algorithm: store.SlidingLog, Quota: 20, Threshold: 20, Window: time.Second},
 		func(g *WithT, hits []Hit) { ExpectEveryInterval(g, hits, 20, time.Second) },
 	},
 	{
-		quota.Limit{Algorithm: quota.SlidingWindow, Quota: 20, Threshold: 20, Window: time.Second, Bucket: time.Second / 60},
+		store.Limit{Algorithm: store.SlidingWindow, Quota: 20, Threshold: 20, Window: time.Second, Bucket: time.Second / 60},
 		func(g *WithT, hits []Hit) { ExpectEveryInterval(g, hits, 20, time.Second) },
 	},
 	{
-		quota.Limit{Algorithm: quota.TokenBucket, Quota: 7, Threshold: 20, Window: time.Second},
+		store.Limit{Algorithm: store.TokenBucket, Quota: 7, Threshold: 20, Window: time.Second},
 		func(g *WithT, hits []Hit) { ExpectRefill(g, hits, 7, 20, time.Second) },
 	},
 	{
-		quota.Limit{Algorithm: quota.GCRA, Quota: 3, Threshold: 20, Window: time.Second},
+		store.Limit{Algorithm: store.GCRA, Quota: 3, Threshold: 20, Window: time.Second},
 		func(g *WithT, hits []Hit) { ExpectRefill(g, hits, 3, 20, time.Second) },
 	},
 	{
-		quota.Limit{Algorithm: quota.Suppressed, Quota: 20, Threshold: 20, HardQuota: 30, Window: time.Second, Bucket: time.Second / 60},
+		store.Limit{Algorithm: store.Suppressed, Quota: 20, Threshold: 20, HardQuota: 30, Window: time.Second, Bucket: time.Second / 60},
 		func(g *WithT, hits []Hit) { ExpectEveryInterval(g, hits, 30, time.Second) },
 	},
 }
@@ -98,15 +98,15 @@ func neverOver(t *testing.T, subject *Subject) {
 			subject.Clear(t)
 			r := rand.New(rand.NewPCG(4, 11))
 			tc.limit.Name = "l"
-			policy := quota.NewPolicy("test/never-over", false, false, []quota.Limit{tc.limit})
+			policy := store.NewPolicy("test/never-over", false, false, []store.Limit{tc.limit})
 			var hits []Hit
 			var units int64
 			for range 1500 {
 				subject.Clock.Set(subject.Clock.Now().Add(time.Duration(r.Int64N(20_000)) * time.Microsecond))
-				entry := quota.Entry{Policy: policy, Key: "a", Cost: 1 + r.Int64N(3), Peek: r.IntN(8) == 0}
-				call := &quota.Call{Draw: r.Uint32(), Denied: r.IntN(8) == 0, Entries: []quota.Entry{entry}}
+				entry := store.Entry{Policy: policy, Key: "a", Cost: 1 + r.Int64N(3), Peek: r.IntN(8) == 0}
+				call := &store.Call{Draw: r.Uint32(), Denied: r.IntN(8) == 0, Entries: []store.Entry{entry}}
 				reply := subject.MustEvaluate(t, call)
-				if reply.Entries[0].Verdict == quota.Admitted && !call.Denied && !entry.Peek {
+				if reply.Entries[0].Verdict == store.Admitted && !call.Denied && !entry.Peek {
 					hits = append(hits, Hit{At: subject.Clock.Now().UnixMicro(), Cost: entry.Cost})
 					units += entry.Cost
 				}

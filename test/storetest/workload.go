@@ -12,22 +12,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Workload generates random calls to a few random policies.
 type Workload struct {
 	Rand *rand.Rand
 
-	algorithms []quota.Algorithm
-	policies   [][]*quota.Policy // with their variants
+	algorithms []store.Algorithm
+	policies   [][]*store.Policy // with their variants
 	features   Features
-	keys       []quota.Key
+	keys       []store.Key
 }
 
 // Features are what the calls of a Workload may have beside checks.
 type Features struct {
-	// Substitutes is true if calls may need another key or limit, see quota.Substitution.
+	// Substitutes is true if calls may need another key or limit, see store.Substitution.
 	Substitutes bool
 	// Holds is true if policies may take reservations or slices, and calls may reserve, commit, renew, charge and take
 	// slices.
@@ -35,8 +35,8 @@ type Features struct {
 }
 
 // NewWorkload returns a workload with policies of the given algorithms.
-func NewWorkload(r *rand.Rand, algorithms []quota.Algorithm, f Features) *Workload {
-	w := &Workload{Rand: r, algorithms: algorithms, keys: []quota.Key{"a", "b"}, features: f}
+func NewWorkload(r *rand.Rand, algorithms []store.Algorithm, f Features) *Workload {
+	w := &Workload{Rand: r, algorithms: algorithms, keys: []store.Key{"a", "b"}, features: f}
 	for i := range 3 {
 		w.policies = append(w.policies, w.randomPolicy(i))
 	}
@@ -47,9 +47,9 @@ func NewWorkload(r *rand.Rand, algorithms []quota.Algorithm, f Features) *Worklo
 type traits struct{ attempts, reached, shadow, holds, blockOnCommit bool }
 
 // randomTraits returns traits, and the algorithms that support them.
-func (w *Workload) randomTraits() (traits, []quota.Algorithm) {
+func (w *Workload) randomTraits() (traits, []store.Algorithm) {
 	m := traits{attempts: w.Rand.IntN(3) == 0, reached: w.Rand.IntN(4) == 0, shadow: w.Rand.IntN(5) == 0}
-	var counting []quota.Algorithm
+	var counting []store.Algorithm
 	for _, a := range w.algorithms {
 		if a.CanCountAttempts() {
 			counting = append(counting, a)
@@ -68,18 +68,18 @@ func (w *Workload) randomTraits() (traits, []quota.Algorithm) {
 	return m, choice
 }
 
-func (w *Workload) randomPolicy(i int) []*quota.Policy {
+func (w *Workload) randomPolicy(i int) []*store.Policy {
 	m, choice := w.randomTraits()
-	limits := make([]quota.Limit, 1+w.Rand.IntN(3))
+	limits := make([]store.Limit, 1+w.Rand.IntN(3))
 	for j := range limits {
 		limits[j] = w.randomLimit(choice[w.Rand.IntN(len(choice))], m.reached)
 		limits[j].Name = fmt.Sprintf("l%d", j)
 	}
-	variants := [][]quota.Limit{limits}
+	variants := [][]store.Limit{limits}
 	if w.Rand.IntN(3) == 0 { // an override with other numbers
 		variants = append(variants, w.override(limits, m.reached))
 	}
-	settings := quota.Settings{
+	settings := store.Settings{
 		ID: fmt.Sprintf("test/p%d", i), Attempts: m.attempts, Shadow: m.shadow, Requestable: w.features.Substitutes && w.Rand.IntN(2) == 0,
 	}
 	if m.holds {
@@ -91,10 +91,10 @@ func (w *Workload) randomPolicy(i int) []*quota.Policy {
 		}
 	}
 	if m.holds && fitForSlices(variants) && w.Rand.IntN(2) == 0 {
-		settings.MaxOpen, settings.BlockOnCommit, settings.Slices = 0, false, quota.Slices{MaxPercent: 1 + w.Rand.Int64N(50), MaxAge: time.Second}
+		settings.MaxOpen, settings.BlockOnCommit, settings.Slices = 0, false, store.Slices{MaxPercent: 1 + w.Rand.Int64N(50), MaxAge: time.Second}
 		addRoom(variants, manyHolds)
 	}
-	policies := quota.NewVariants(settings, variants...)
+	policies := store.NewVariants(settings, variants...)
 	if settings.Requestable {
 		for range 1 + w.Rand.IntN(20) {
 			selected := policies[w.Rand.IntN(len(variants))]
@@ -109,16 +109,16 @@ func (w *Workload) randomPolicy(i int) []*quota.Policy {
 const manyHolds = 100
 
 // fitForSlices reports whether the limits may have slices.
-func fitForSlices(variants [][]quota.Limit) bool {
-	return !slices.ContainsFunc(variants, func(limits []quota.Limit) bool {
-		return slices.ContainsFunc(limits, func(l quota.Limit) bool {
-			return l.Algorithm == quota.Concurrency || l.Block > 0 || l.Escalation != nil
+func fitForSlices(variants [][]store.Limit) bool {
+	return !slices.ContainsFunc(variants, func(limits []store.Limit) bool {
+		return slices.ContainsFunc(limits, func(l store.Limit) bool {
+			return l.Algorithm == store.Concurrency || l.Block > 0 || l.Escalation != nil
 		})
 	})
 }
 
 // addRoom makes room for units in all limits.
-func addRoom(variants [][]quota.Limit, units int64) {
+func addRoom(variants [][]store.Limit, units int64) {
 	for _, limits := range variants {
 		for i := range limits {
 			limits[i].Quota += units
@@ -129,10 +129,10 @@ func addRoom(variants [][]quota.Limit, units int64) {
 
 // fitForHolds returns the algorithms of a policy with or without holds. If none fits, it returns
 // the algorithms of the other kind of policy.
-func fitForHolds(choice []quota.Algorithm, holds bool) ([]quota.Algorithm, bool) {
-	unfit := map[bool]quota.Algorithm{true: quota.Suppressed, false: quota.Concurrency}
-	of := func(holds bool) []quota.Algorithm {
-		return slices.DeleteFunc(slices.Clone(choice), func(a quota.Algorithm) bool { return a == unfit[holds] })
+func fitForHolds(choice []store.Algorithm, holds bool) ([]store.Algorithm, bool) {
+	unfit := map[bool]store.Algorithm{true: store.Suppressed, false: store.Concurrency}
+	of := func(holds bool) []store.Algorithm {
+		return slices.DeleteFunc(slices.Clone(choice), func(a store.Algorithm) bool { return a == unfit[holds] })
 	}
 	if fit := of(holds); len(fit) > 0 {
 		return fit, holds
@@ -141,13 +141,13 @@ func fitForHolds(choice []quota.Algorithm, holds bool) ([]quota.Algorithm, bool)
 }
 
 // requested returns the limits with one replaced as by a request, see plan.Limit.Requested.
-func (w *Workload) requested(limits []quota.Limit, place int) []quota.Limit {
+func (w *Workload) requested(limits []store.Limit, place int) []store.Limit {
 	limits = slices.Clone(limits)
 	l := &limits[place]
 	reached := l.Threshold - l.Quota
 	l.Threshold = 2 + w.Rand.Int64N(40)
 	switch {
-	case l.Algorithm == quota.Concurrency:
+	case l.Algorithm == store.Concurrency:
 		l.Quota = l.Threshold
 		return limits
 	case l.Algorithm.Refills():
@@ -161,7 +161,7 @@ func (w *Workload) requested(limits []quota.Limit, place int) []quota.Limit {
 		return limits
 	}
 	window := workloadWindows[w.Rand.IntN(len(workloadWindows))]
-	if l.Algorithm == quota.SlidingLog && window != l.Window {
+	if l.Algorithm == store.SlidingLog && window != l.Window {
 		l.StateSuffix = "+requested"
 	}
 	if l.Calendar == nil {
@@ -171,8 +171,8 @@ func (w *Workload) requested(limits []quota.Limit, place int) []quota.Limit {
 	return limits
 }
 
-func (w *Workload) override(limits []quota.Limit, reached bool) []quota.Limit {
-	other := make([]quota.Limit, len(limits))
+func (w *Workload) override(limits []store.Limit, reached bool) []store.Limit {
+	other := make([]store.Limit, len(limits))
 	for j, l := range limits {
 		other[j] = w.randomLimit(l.Algorithm, reached)
 		other[j].Name = l.Name
@@ -191,28 +191,28 @@ var workloadWindows = []time.Duration{
 var workloadTTLs = []time.Duration{time.Millisecond, 7 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 20 * time.Second}
 
 // workloadCalendars have periods of one length, so that the script knows the periods of holds that have ended.
-var workloadCalendars = []quota.Calendar{Alternating{2, 2}, Alternating{50, 50}, Alternating{1000, 1000}}
+var workloadCalendars = []store.Calendar{Alternating{2, 2}, Alternating{50, 50}, Alternating{1000, 1000}}
 
-func (w *Workload) randomLimit(a quota.Algorithm, reached bool) quota.Limit {
-	l := quota.Limit{
+func (w *Workload) randomLimit(a store.Algorithm, reached bool) store.Limit {
+	l := store.Limit{
 		Algorithm: a,
 		Threshold: 2 + w.Rand.Int64N(12),
 		Window:    workloadWindows[w.Rand.IntN(len(workloadWindows))],
 	}
 	l.Quota = l.Threshold
 	switch a {
-	case quota.Concurrency:
+	case store.Concurrency:
 		l.Window = 0
-	case quota.FixedWindow:
+	case store.FixedWindow:
 		if l.Threshold%3 == 0 {
 			l.Calendar, l.Window = workloadCalendars[l.Threshold/3%3], 0
 		}
-	case quota.SlidingLog:
-	case quota.TokenBucket, quota.GCRA:
+	case store.SlidingLog:
+	case store.TokenBucket, store.GCRA:
 		l.Quota = 1 + w.Rand.Int64N(12)
-	case quota.SlidingWindow:
+	case store.SlidingWindow:
 		l.Bucket = w.randomBucket(l.Window)
-	case quota.Suppressed:
+	case store.Suppressed:
 		l.Bucket = w.randomBucket(l.Window)
 		l.HardQuota = l.Quota * 3 / 2
 	}
@@ -222,7 +222,7 @@ func (w *Workload) randomLimit(a quota.Algorithm, reached bool) quota.Limit {
 	if w.Rand.IntN(3) == 0 {
 		l.Block = workloadWindows[w.Rand.IntN(len(workloadWindows))]
 		if l.Threshold%2 == 0 {
-			l.Block, l.Escalation = 0, &quota.Escalation{Lengths: workloadWindows[1:], Window: 2 * l.Block}
+			l.Block, l.Escalation = 0, &store.Escalation{Lengths: workloadWindows[1:], Window: 2 * l.Block}
 		}
 	}
 	return l
@@ -238,13 +238,13 @@ func (w *Workload) NextTime(now time.Time) time.Time {
 	return time.UnixMicro(now.UnixMicro() + micros[w.Rand.IntN(len(micros))])
 }
 
-func (w *Workload) randomEntry(i int) quota.Entry {
+func (w *Workload) randomEntry(i int) store.Entry {
 	variants := w.policies[i]
-	return quota.Entry{Policy: variants[w.Rand.IntN(len(variants))], Key: w.keys[w.Rand.IntN(len(w.keys))]}
+	return store.Entry{Policy: variants[w.Rand.IntN(len(variants))], Key: w.keys[w.Rand.IntN(len(w.keys))]}
 }
 
 // NextCall returns a random call, sometimes after an edit of a policy.
-func (w *Workload) NextCall() *quota.Call {
+func (w *Workload) NextCall() *store.Call {
 	if w.Rand.IntN(15) == 0 { // edit a policy
 		i := w.Rand.IntN(len(w.policies))
 		w.policies[i] = w.randomPolicy(i)
@@ -253,10 +253,10 @@ func (w *Workload) NextCall() *quota.Call {
 	if w.features.Holds && w.Rand.IntN(4) == 0 {
 		next = w.nextChange
 	}
-	call := &quota.Call{Draw: w.Rand.Uint32()}
+	call := &store.Call{Draw: w.Rand.Uint32()}
 	for _, i := range w.Rand.Perm(len(w.policies))[:1+w.Rand.IntN(len(w.policies))] {
 		e := w.randomEntry(i)
-		e.ID = []string{"x", "y", "z", "{a}:b", quota.StreamPrefix + "x"}[w.Rand.IntN(5)]
+		e.ID = []string{"x", "y", "z", "{a}:b", store.StreamPrefix + "x"}[w.Rand.IntN(5)]
 		e.TTL = workloadTTLs[w.Rand.IntN(len(workloadTTLs))]
 		if e.Policy.MaxOpen() == manyHolds {
 			e.ID, e.TTL = strconv.Itoa(w.Rand.IntN(manyHolds)), workloadTTLs[2+w.Rand.IntN(3)]
@@ -269,11 +269,11 @@ func (w *Workload) NextCall() *quota.Call {
 }
 
 // nextCheck makes the entry a check or a reserve.
-func (w *Workload) nextCheck(e *quota.Entry) {
+func (w *Workload) nextCheck(e *store.Entry) {
 	e.OnlyKnown = w.features.Substitutes && w.Rand.IntN(6) == 0
 	e.Cost, e.Peek = 1+w.Rand.Int64N(3), w.Rand.IntN(6) == 0
 	if w.features.Holds && w.Rand.IntN(2) == 0 {
-		e.Action = quota.Reserve
+		e.Action = store.Reserve
 	}
 	if e.Peek && w.Rand.IntN(4) == 0 {
 		e.Cost = 0
@@ -284,19 +284,19 @@ func (w *Workload) nextCheck(e *quota.Entry) {
 }
 
 // nextChange makes the entry a commit, a renew, a charge or the take of a slice.
-func (w *Workload) nextChange(e *quota.Entry) {
+func (w *Workload) nextChange(e *store.Entry) {
 	for e.Policy.Fallback() != nil {
 		e.Policy = e.Policy.Fallback()
 	}
-	e.Action = quota.Commit + quota.Action(w.Rand.IntN(4))
+	e.Action = store.Commit + store.Action(w.Rand.IntN(4))
 	if e.Policy.TakesSlices() && w.Rand.IntN(2) == 0 {
-		e.Action, e.Cost = quota.TakeSlice, 1+w.Rand.Int64N(60)
+		e.Action, e.Cost = store.TakeSlice, 1+w.Rand.Int64N(60)
 		return
 	}
 	if e.Cost = w.Rand.Int64N(6); w.Rand.IntN(30) == 0 {
 		e.Cost = 1_000_000_000 // more than a debt may be, and exact in a double
 	}
-	if e.Action == quota.Charge && w.Rand.IntN(2) == 0 {
+	if e.Action == store.Charge && w.Rand.IntN(2) == 0 {
 		e.ID = ""
 	}
 }
@@ -347,7 +347,7 @@ func stepOf(do func(context.Context, Store) (any, error), format string, args ..
 }
 
 // PossibleCall returns a random call that is admitted at some time.
-func (w *Workload) PossibleCall() *quota.Call {
+func (w *Workload) PossibleCall() *store.Call {
 	for {
 		call := w.NextCall()
 		call.Denied = false
@@ -364,7 +364,7 @@ func (w *Workload) PossibleCall() *quota.Call {
 }
 
 // Describe returns the text of the call for a failed test.
-func Describe(call *quota.Call) string {
+func Describe(call *store.Call) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "denied=%v draw=%d", call.Denied, call.Draw)
 	for _, e := range call.Entries {

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -22,17 +22,17 @@ import (
 type admittingStore struct {
 	engine.Store
 
-	reply quota.Reply
+	reply store.Reply
 }
 
-func (s *admittingStore) Evaluate(context.Context, *quota.Call) (*quota.Reply, error) {
+func (s *admittingStore) Evaluate(context.Context, *store.Call) (*store.Reply, error) {
 	return &s.reply, nil
 }
 
 // A decision allocates itself and nothing else.
 func TestDecisionsAllocateOnce(t *testing.T) {
 	g := NewWithT(t)
-	backend := &admittingStore{reply: quota.Reply{Entries: []quota.EntryReply{{Limits: []quota.LimitReply{{Admits: true, Used: 1}}}}}}
+	backend := &admittingStore{reply: store.Reply{Entries: []store.EntryReply{{Limits: []store.LimitReply{{Admits: true, Used: 1}}}}}}
 	e := engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x",
 		keyed(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user"}),

@@ -7,7 +7,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // evaluateApart decides the policies of each Namespace by a call of their own, after the script has ended
@@ -21,19 +21,19 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate evaluator) {
 	if len(parts) < 2 {
 		return
 	}
-	reply := &quota.Reply{Entries: make([]quota.EntryReply, len(ev.participants))}
+	reply := &store.Reply{Entries: make([]store.EntryReply, len(ev.participants))}
 	before := slices.Clone(ev.unchecked)
 	ev.uncheckedPlaces = nil // it does not index the sorted list
 	var outage error         // it ends all further calls, too
 	decided, denied := 0, ev.call.Denied
 	for _, part := range parts {
-		var partReply *quota.Reply
+		var partReply *store.Reply
 		err := outage
 		if err == nil {
 			partReply, err = evaluate(ctx, ev.callOf(part, denied))
 		}
 		if err != nil {
-			if causeOf(err) != quota.CauseScript {
+			if causeOf(err) != store.CauseScript {
 				outage = err
 			}
 			denied = ev.leavePartUnchecked(part, reply, causeOf(err)) || denied
@@ -51,7 +51,7 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate evaluator) {
 
 // leavePartUnchecked lets the failure modes of the participants with these indexes decide, and reports whether
 // one denies the check.
-func (ev *evaluation) leavePartUnchecked(part []int, reply *quota.Reply, cause quota.Cause) (denied bool) {
+func (ev *evaluation) leavePartUnchecked(part []int, reply *store.Reply, cause store.Cause) (denied bool) {
 	for _, i := range part {
 		pt := &ev.participants[i]
 		u := uncheckedPolicy{policy: pt.policy, cause: cause, descriptors: pt.descriptors}
@@ -64,17 +64,17 @@ func (ev *evaluation) leavePartUnchecked(part []int, reply *quota.Reply, cause q
 
 // takePart takes the replies of the participants with these indexes, and reports whether one denies the
 // check.
-func (ev *evaluation) takePart(part []int, reply, partReply *quota.Reply) (denied bool) {
+func (ev *evaluation) takePart(part []int, reply, partReply *store.Reply) (denied bool) {
 	for at, i := range part {
 		reply.Entries[i] = partReply.Entries[at]
-		denied = denied || ev.participants[i].enforces() && reply.Entries[i].Verdict != quota.Admitted
+		denied = denied || ev.participants[i].enforces() && reply.Entries[i].Verdict != store.Admitted
 	}
 	return denied
 }
 
 // callOf returns a call of the entries with these indexes.
-func (ev *evaluation) callOf(indexes []int, denied bool) *quota.Call {
-	entries := make([]quota.Entry, len(indexes))
+func (ev *evaluation) callOf(indexes []int, denied bool) *store.Call {
+	entries := make([]store.Entry, len(indexes))
 	for at, i := range indexes {
 		entries[at] = ev.call.Entries[i]
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // BenchmarkDecide measures decisions on a real Redis, from 64 concurrent callers over 10,000
@@ -60,7 +60,7 @@ func BenchmarkDecideAlone(b *testing.B) {
 			var plans []*plan.Plan
 			for i := range n {
 				plans = append(plans, makePlan(fmt.Sprintf("a/p%02d", i), matching(plan.Match{Domain: "edge"})))
-				backend.reply.Entries = append(backend.reply.Entries, quota.EntryReply{Limits: []quota.LimitReply{{Admits: true, Used: 1}}})
+				backend.reply.Entries = append(backend.reply.Entries, store.EntryReply{Limits: []store.LimitReply{{Admits: true, Used: 1}}})
 			}
 			e := engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 			e.Use(plan.NewSnapshot(1, plans))

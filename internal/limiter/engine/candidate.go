@@ -7,7 +7,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // maxBackground bounds the calls for candidates that no caller waits for. They delay checks on the way to
@@ -32,7 +32,7 @@ func (ev *evaluation) addCandidates() {
 }
 
 // addComparison adds an operation with the candidate of the participant, whose index is original.
-func (c *candidateCheck) addComparison(pt *participant, entry quota.Entry, original int) {
+func (c *candidateCheck) addComparison(pt *participant, entry store.Entry, original int) {
 	c.comparisons = append(c.comparisons, comparison{candidate: pt.candidate, original: original})
 	entry.Policy = pt.candidate.stored
 	c.add(participant{policy: pt.policy, variant: pt.candidate.variant}, entry)
@@ -58,7 +58,7 @@ func (c *candidateCheck) begin(ev *evaluation) {
 func (ev *evaluation) deniedBeside(p *policy) bool {
 	for i := range ev.participants {
 		pt := &ev.participants[i]
-		if pt.policy != p && pt.enforces() && ev.reply.Entries[i].Verdict != quota.Admitted {
+		if pt.policy != p && pt.enforces() && ev.reply.Entries[i].Verdict != store.Admitted {
 			return true
 		}
 	}
@@ -67,7 +67,7 @@ func (ev *evaluation) deniedBeside(p *policy) bool {
 
 // reserves reports whether the check reserves something.
 func (c *candidateCheck) reserves() bool {
-	return slices.ContainsFunc(c.call.Entries, func(e quota.Entry) bool { return e.Action != quota.Check })
+	return slices.ContainsFunc(c.call.Entries, func(e store.Entry) bool { return e.Action != store.Check })
 }
 
 // candidateJudge evaluates calls with candidates.
@@ -107,14 +107,14 @@ func (j *candidateJudge) judge(ctx context.Context, ev *evaluation) {
 
 // change commits, renews or charges for candidates as the operations have done.
 func (j *candidateJudge) change(ctx context.Context, o *operations) {
-	var entries []quota.Entry
+	var entries []store.Entry
 	for _, op := range o.all() {
 		c, entry := op.candidate, *op.entry
 		if c == nil {
 			continue
 		}
-		if entry.Action == quota.CommitOrCharge && op.reply.Hold == quota.HoldFound {
-			entry.Action = quota.Commit // without a hold the candidate has denied the reserve
+		if entry.Action == store.CommitOrCharge && op.reply.Hold == store.HoldFound {
+			entry.Action = store.Commit // without a hold the candidate has denied the reserve
 		}
 		entry.Policy = c.stored
 		entries = append(entries, entry)
@@ -124,7 +124,7 @@ func (j *candidateJudge) change(ctx context.Context, o *operations) {
 	}
 	j.inBackground(ctx, func(ctx context.Context) {
 		// After an error a hold ends by itself.
-		_, _ = j.evaluate(ctx, &quota.Call{Entries: entries, Uncached: true})
+		_, _ = j.evaluate(ctx, &store.Call{Entries: entries, Uncached: true})
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // tryingFifty is a policy of 100 units that takes reservations and tries 50 units.
@@ -107,7 +107,7 @@ func TestCandidatesJudgeWithoutTheCaller(t *testing.T) {
 func TestCandidatesJudgeJudgedChecks(t *testing.T) {
 	for name, prepare := range map[string]func(*fixture, *limiter.Check){
 		"answered by a cache, without Redis": func(f *fixture, _ *limiter.Check) {
-			f.store.changeReplies(func(r *quota.Reply) { r.Unanswered = true })
+			f.store.changeReplies(func(r *store.Reply) { r.Unanswered = true })
 		},
 		"a copied ID": func(_ *fixture, c *limiter.Check) { c.Hits[0].Action = limiter.HitsReserve },
 		"a peek beside a check": func(_ *fixture, c *limiter.Check) {

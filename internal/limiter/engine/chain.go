@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // room is how many more policies and limits of one Namespace can take part in a check. A policy counts
@@ -65,13 +65,13 @@ func queuesOf(found []applicable) [][]applicable {
 // does not concern the others. Its failureMode decides; Local is as Open.
 type uncheckedPolicy struct {
 	*policy
-	cause       quota.Cause
+	cause       store.Cause
 	descriptors descriptorSet
 }
 
 // reason returns the reason of a decision that the failureMode of the policy makes.
 func (u *uncheckedPolicy) reason() limiter.Reason {
-	if u.cause == quota.CauseExpressions {
+	if u.cause == store.CauseExpressions {
 		return limiter.ReasonExpressionsOverBudget
 	}
 	return limiter.ReasonStoreUnavailable

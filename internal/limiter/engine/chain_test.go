@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // onHost lets a policy match every request for shop.example.
@@ -297,7 +297,7 @@ func TestExplanationNamesPoliciesThatDoNotFit(t *testing.T) {
 
 // A script error of one Namespace, such as a key that holds another type, does not concern the others.
 func TestScriptErrorsConcernOneNamespace(t *testing.T) {
-	failure := &quota.StoreError{Cause: quota.CauseScript, Err: context.DeadlineExceeded, Unwritten: true}
+	failure := &store.StoreError{Cause: store.CauseScript, Err: context.DeadlineExceeded, Unwritten: true}
 	for name, tc := range map[string]struct {
 		mode    plan.FailureMode
 		allowed bool
@@ -325,9 +325,9 @@ func TestScriptErrorsConcernOneNamespace(t *testing.T) {
 }
 
 func TestCallsThatMayHaveWrittenAreNotRepeated(t *testing.T) {
-	for name, failure := range map[string]*quota.StoreError{
-		"timeout":      {Cause: quota.CauseTimeout, Err: context.DeadlineExceeded},
-		"script error": {Cause: quota.CauseScript, Err: context.DeadlineExceeded},
+	for name, failure := range map[string]*store.StoreError{
+		"timeout":      {Cause: store.CauseTimeout, Err: context.DeadlineExceeded},
+		"script error": {Cause: store.CauseScript, Err: context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

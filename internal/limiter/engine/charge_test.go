@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 func (f *fixture) charge(t *testing.T, check *limiter.Check, id string) *limiter.Charged {
@@ -47,7 +47,7 @@ func TestChargesAreNeverDenied(t *testing.T) {
 	g.Expect(fieldOf(err)).To(Equal("id"))
 	_, err = f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/w"}, Cost: 1}})
 	g.Expect(err).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/w"}))
-	f.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	_, err = f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/x"}, Cost: 1}})
 	g.Expect(err).To(MatchError(limiter.ErrStoreUnavailable))
 }
@@ -113,5 +113,5 @@ func TestIDsFillNoStore(t *testing.T) {
 }
 
 func TestIDsOfStreamsBeginAlike(t *testing.T) {
-	NewWithT(t).Expect(quota.StreamPrefix).To(Equal(limiter.EnvoyIDPrefix))
+	NewWithT(t).Expect(store.StreamPrefix).To(Equal(limiter.EnvoyIDPrefix))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // denialsReportedBy returns the policies that the engine reports to deny requests.
@@ -31,7 +31,7 @@ func TestDenialReports(t *testing.T) {
 	overridden := func(p *plan.Plan) {
 		p.Overrides = []plan.Override{{Name: "all", Action: plan.ActionDeny, When: "true"}}
 	}
-	unavailable := &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	unavailable := &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	none := []string{}
 	for name, tc := range map[string]struct {
 		plan  *plan.Plan

@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // requestedKey identifies a requested limit in a variant.
@@ -50,7 +50,7 @@ func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *
 
 // allStates returns a policy for stores that covers every state a key can have, also states under exceptions and of
 // requested limits with another window. The store lists those with another rate.
-func (p *policy) allStates() *quota.Policy {
+func (p *policy) allStates() *store.Policy {
 	variants := p.withExceptions(p.variants())
 	for _, base := range p.variants() {
 		for _, window := range limiter.RequestableWindows {
@@ -64,7 +64,7 @@ func (p *policy) allStates() *quota.Policy {
 
 // allCandidateStates returns a policy for stores that covers every state a key can have in the candidates, or nil without
 // candidates.
-func (p *policy) allCandidateStates() *quota.Policy {
+func (p *policy) allCandidateStates() *store.Policy {
 	var variants []*variant
 	for _, v := range p.variants() {
 		if v.candidate != nil {

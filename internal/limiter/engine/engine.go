@@ -18,16 +18,16 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Store is a store with which the engine decides.
-type Store = quota.Store
+type Store = store.Store
 
 // HoldLister lists the open holds of a key.
 type HoldLister interface {
 	// Holds returns up to most open holds, in the order of their ends.
-	Holds(ctx context.Context, policy *quota.Policy, key quota.Key, most int) ([]quota.Hold, error)
+	Holds(ctx context.Context, policy *store.Policy, key store.Key, most int) ([]store.Hold, error)
 }
 
 // Options configure an Engine.
@@ -37,7 +37,7 @@ type Options struct {
 	// Holds lists the holds in Store, for Inspect; nil lists none.
 	Holds HoldLister
 	// RetainSlices ends the slices of this process whose policy was edited; nil without slices.
-	RetainSlices func(isCurrent func(*quota.Policy) bool)
+	RetainSlices func(isCurrent func(*store.Policy) bool)
 	// Local decides for policies with failureMode Local while Store does not answer. It must
 	// return no error. Required if Store can fail.
 	Local Store
@@ -237,7 +237,7 @@ func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
 		defer cancel()
 	}
 	ev.run(ctx, e.options.Store.Evaluate)
-	if failure, ok := errors.AsType[*quota.StoreError](ev.err); ok && failure.Unwritten {
+	if failure, ok := errors.AsType[*store.StoreError](ev.err); ok && failure.Unwritten {
 		ev.evaluateApart(ctx, e.options.Store.Evaluate)
 	}
 }
@@ -302,9 +302,9 @@ func (e *Engine) withdraw(ctx context.Context, ev *evaluation) {
 func (ev *evaluation) cancellations() *operations {
 	taken := newOperations()
 	for _, op := range ev.all() {
-		if r := op.reply; r != nil && r.Hold == quota.HoldTaken {
+		if r := op.reply; r != nil && r.Hold == store.HoldTaken {
 			entry := *op.entry
-			entry.Action, entry.Cost = quota.Commit, 0
+			entry.Action, entry.Cost = store.Commit, 0
 			taken.add(*op.participant, entry)
 		}
 	}

@@ -19,9 +19,9 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
-	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/memory"
 )
 
 type fixture struct {
@@ -245,7 +245,7 @@ func TestKeysFromAttributes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		parts      []plan.KeyPart
 		attributes plan.Attributes
-		want       quota.Key
+		want       store.Key
 	}{
 		"no parts":                             {nil, from("192.0.2.7"), "-"},
 		"a header":                             {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "k1"}}, "k1"},
@@ -318,7 +318,7 @@ func TestDecideReportsCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	f := newFixture(makePlan("a/x"))
-	f.store.err = &quota.StoreError{Cause: quota.CauseCanceled, Err: context.Canceled}
+	f.store.err = &store.StoreError{Cause: store.CauseCanceled, Err: context.Canceled}
 	_, err := f.Decide(ctx, named("a/x"))
 	NewWithT(t).Expect(err).To(MatchError(context.Canceled))
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // evaluation is one check on its way to a decision: the policies that apply, the call to the store for those
@@ -24,7 +24,7 @@ type evaluation struct {
 	unchecked       []uncheckedPolicy
 	uncheckedPlaces map[*policy]int // in unchecked, until it is sorted
 	exempt          []*policy       // policies whose override exempts the key
-	givenKey        quota.Key       // the key of the check, encoded; empty if it has none
+	givenKey        store.Key       // the key of the check, encoded; empty if it has none
 	room            *room           // of the Namespace whose policy is being added; nil is unbounded
 	sawDisabled     bool            // a policy with mode Disabled was named
 
@@ -100,7 +100,7 @@ func (ev *evaluation) decided() *operations { return cmp.Or(ev.local, &ev.operat
 // apply.
 func (ev *evaluation) addPolicies(check *limiter.Check) {
 	if check.Key != nil {
-		ev.givenKey = quota.EncodeKey(check.Key...)
+		ev.givenKey = store.EncodeKey(check.Key...)
 	}
 	if len(check.Policies) == 0 && !fit(ev.found) {
 		ev.addInTurn(check)
@@ -142,7 +142,7 @@ func (ev *evaluation) addInTurn(check *limiter.Check) {
 				ev.addPolicy(next, check)
 			} else {
 				ev.report.apply(next.policy, next.match, next.descriptor, nil, &selection{})
-				ev.leaveOut(next, cmp.Or(next.leftOut, quota.CauseChain))
+				ev.leaveOut(next, cmp.Or(next.leftOut, store.CauseChain))
 			}
 			queues[i] = queue[1:]
 			waiting--
@@ -193,7 +193,7 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 func (ev *evaluation) addLimited(p applicable, selected *selection, key derivedKey) {
 	encoded := ev.givenKey
 	if !key.given {
-		encoded = quota.EncodeKey(key.parts...)
+		encoded = store.EncodeKey(key.parts...)
 	}
 	x := p.exceptionFor(encoded, selected.override)
 	ev.report.except(x)
@@ -219,7 +219,7 @@ func (ev *evaluation) keyOf(
 
 // addLimits adds the policy to the participants, with the limits of the selected variant, in which a
 // requested limit may replace one.
-func (ev *evaluation) addLimits(p applicable, found *selection, selected *variant, encoded quota.Key) {
+func (ev *evaluation) addLimits(p applicable, found *selection, selected *variant, encoded store.Key) {
 	variant := selected
 	if p.hits.Limit != nil {
 		variant = ev.applyRequestedLimit(p.policy, variant, *p.hits.Limit)
@@ -234,7 +234,7 @@ func (ev *evaluation) addLimits(p applicable, found *selection, selected *varian
 		ev.room.take(len(variant.limits))
 		ev.addParticipant(added, encoded, p.hits)
 	default:
-		ev.leaveOut(p, quota.CauseChain)
+		ev.leaveOut(p, store.CauseChain)
 	}
 }
 
@@ -281,7 +281,7 @@ func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, ove
 // mergeParticipant adds the hits to the entry of the same policy and key, and reports whether there is
 // one. Where descriptors give one policy and key different limits, the limits of the first descriptor
 // apply, with the largest hits.
-func (ev *evaluation) mergeParticipant(added *participant, key quota.Key, hits limiter.Hits) bool {
+func (ev *evaluation) mergeParticipant(added *participant, key store.Key, hits limiter.Hits) bool {
 	inTurn := ev.room != nil // else the participants of one policy follow each other
 	for i := len(ev.participants) - 1; i >= 0 && (inTurn || ev.participants[i].policy == added.policy); i-- {
 		entry, earlier := &ev.call.Entries[i], &ev.participants[i]
@@ -299,22 +299,22 @@ func (ev *evaluation) mergeParticipant(added *participant, key quota.Key, hits l
 }
 
 // addParticipant adds an entry to the call.
-func (ev *evaluation) addParticipant(added participant, key quota.Key, hits limiter.Hits) {
+func (ev *evaluation) addParticipant(added participant, key store.Key, hits limiter.Hits) {
 	ev.report.participate(len(ev.participants))
-	ev.add(added, quota.Entry{Policy: added.stored, Key: key, Cost: hits.Cost, Peek: hits.Peek})
+	ev.add(added, store.Entry{Policy: added.stored, Key: key, Cost: hits.Cost, Peek: hits.Peek})
 }
 
 // leaveOut lets the failureMode of the policy decide, because there is no room for it or no time for its
 // expressions. If it applies because its expression failed, the check is denied: a client can make
 // expressions fail, and could otherwise push policies out.
-func (ev *evaluation) leaveOut(p applicable, cause quota.Cause) {
+func (ev *evaluation) leaveOut(p applicable, cause store.Cause) {
 	if p.failed && p.enforces() {
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 		return
 	}
 	added := uncheckedPolicy{policy: p.policy, cause: cause, descriptors: descriptorSetOf(p.descriptor)}
 	reason := limiter.ReasonTooManyPolicies
-	if cause == quota.CauseExpressions {
+	if cause == store.CauseExpressions {
 		reason = limiter.ReasonExpressionsOverBudget
 	}
 	ev.report.exclude(reason, !added.denies())
@@ -341,7 +341,7 @@ func (ev *evaluation) addUnchecked(added uncheckedPolicy) {
 func (ev *evaluation) restoreOrder() {
 	type place struct {
 		participant
-		entry quota.Entry
+		entry store.Entry
 		was   int
 	}
 	sorted := make([]place, len(ev.participants))

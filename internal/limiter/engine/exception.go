@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // exception is an exception of one policy, prepared for deciding.
@@ -24,12 +24,12 @@ type exception struct {
 
 // exceptions are the exceptions of one policy: for each key the one that ends last. They are immutable.
 type exceptions struct {
-	byKey map[quota.Key]*exception
+	byKey map[store.Key]*exception
 	now   func() time.Time // the clock by which exceptions end
 }
 
 // inForce returns the exception for the key, or nil. A nil receiver has none.
-func (all *exceptions) inForce(key quota.Key) *exception {
+func (all *exceptions) inForce(key store.Key) *exception {
 	if all == nil {
 		return nil
 	}
@@ -44,13 +44,13 @@ func (all *exceptions) inForce(key quota.Key) *exception {
 // do not fit the plan: the policy has been edited since the leader accepted them. An exception
 // keeps the variants that it had in previous, which may be nil.
 func newExceptions(p *plan.Plan, all []*plan.Exception, previous *exceptions, now func() time.Time) *exceptions {
-	byKey := make(map[quota.Key]*exception, len(all))
+	byKey := make(map[store.Key]*exception, len(all))
 	for _, e := range all {
 		parts := e.Key
 		if len(parts) == 0 { // the budget of requests that lack every part
 			parts = make([]string, len(p.Key))
 		}
-		key := quota.EncodeKey(parts...)
+		key := store.EncodeKey(parts...)
 		if p.CheckException(e) != nil || byKey[key] != nil && byKey[key].EndsAfter(e) {
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // explainWait is how long an explanation waits for the one before it.
@@ -78,7 +78,7 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 		Key: a.parts(check.Key != nil), Allowed: a.allowed, Reason: a.reason,
 	}
 	if a.reason != limiter.ReasonDisabled && a.reason != limiter.ReasonTooManyPolicies && a.reason != limiter.ReasonExpressionsOverBudget {
-		x.KeyHash = quota.EncodeKey(a.key...).Hash()
+		x.KeyHash = store.EncodeKey(a.key...).Hash()
 	}
 	if a.override != nil {
 		x.Override, x.Group, x.Action = a.override.name, a.group, a.override.action
@@ -99,7 +99,7 @@ func (ev *evaluation) explainLimits(i int, x *limiter.ExplainedPolicy) {
 		return
 	}
 	x.Limits = op.appendStates(nil, r)
-	if r.Verdict == quota.Blocked {
+	if r.Verdict == store.Blocked {
 		x.Blocked, x.BlockedBy, x.BlockLeft = true, r.BlockedBy, r.BlockLeft
 	}
 	switch cost := op.entry.Cost; {
@@ -107,7 +107,7 @@ func (ev *evaluation) explainLimits(i int, x *limiter.ExplainedPolicy) {
 		x.Reason, x.Limit = limiter.ReasonStoreUnavailable, op.limitBelow(cost)
 	case cost > op.smallestQuota:
 		x.Reason, x.Limit = limiter.ReasonCostExceedsThreshold, op.limitBelow(cost)
-	case r.Verdict != quota.Admitted:
+	case r.Verdict != store.Admitted:
 		x.Reason, x.Limit = op.denialReason(r)
 	default:
 		x.Reason, x.Allowed = limiter.ReasonAllowed, true

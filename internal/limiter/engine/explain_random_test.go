@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // draw generates policies and requests from a few values, so most policies match or nearly do.
@@ -179,7 +179,7 @@ func expectSamePolicies(g *WithT, f *fixture, x *limiter.Explanation, decision *
 			for _, part := range p.Key {
 				parts = append(parts, part.Value)
 			}
-			keys = append(keys, string(quota.EncodeKey(parts...)))
+			keys = append(keys, string(store.EncodeKey(parts...)))
 		}
 	}
 	g.Expect(limits).To(Equal(decision.Limits))

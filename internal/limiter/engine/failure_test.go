@@ -18,12 +18,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/denialcache"
+	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -44,7 +44,7 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			f := newFixture(tc.plans...)
-			f.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+			f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 			var ids []string
 			for _, p := range tc.plans {
 				ids = append(ids, p.ID())
@@ -67,15 +67,15 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 func TestCallInFlightStaysAsItIs(t *testing.T) {
 	for name, prepare := range map[string]func(*testStore){
 		"failed": func(s *testStore) {
-			s.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+			s.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 		},
-		"answered by a cache": func(s *testStore) { s.changeReplies(func(r *quota.Reply) { r.Unanswered = true }) },
+		"answered by a cache": func(s *testStore) { s.changeReplies(func(r *store.Reply) { r.Unanswered = true }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(makePlan("a/x"))
 			prepare(f.store)
 			f.decide(t, named("a/x"))
-			NewWithT(t).Expect(f.store.given.Entries).To(HaveExactElements(HaveField("Key", quota.Key("alice"))))
+			NewWithT(t).Expect(f.store.given.Entries).To(HaveExactElements(HaveField("Key", store.Key("alice"))))
 		})
 	}
 }
@@ -85,7 +85,7 @@ func TestCallInFlightStaysAsItIs(t *testing.T) {
 func TestMetricsOfDegradedDecisions(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/open", fails(plan.FailOpen)), makePlan("a/closed", fails(plan.FailClosed)))
-	f.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	f.decide(t, named("a/open"))
 	f.decide(t, named("a/closed"))
 	peek := named("a/open")
@@ -115,7 +115,7 @@ func TestSeriesOfADeletedPolicyStayDeleted(t *testing.T) {
 func TestCostAboveTheThresholdIsDeniedWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", fails(plan.FailOpen)))
-	f.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 4})
 	g.Expect(d.Allowed).To(BeFalse())
 	g.Expect(d.Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
@@ -128,7 +128,7 @@ func TestCachedDenialsAreCounted(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/wide", threshold(1000)), makePlan("a/x", threshold(1)))
 	f.decide(t, named("a/wide", "a/x"))
-	f.store.changeReplies(func(r *quota.Reply) { r.FromCache = true })
+	f.store.changeReplies(func(r *store.Reply) { r.FromCache = true })
 	f.decide(t, named("a/wide", "a/x"))
 	g.Expect(exposition(g, f.registry)).To(And(
 		ContainSubstring(`weir_cached_denials_total{namespace="a",policy="x"} 1`),
@@ -287,7 +287,7 @@ func TestInspectNeedsRedis(t *testing.T) {
 	f.server.Pause()
 	g.Expect(f.decide(t, "a/blocking").Reason).To(Equal(limiter.ReasonBlocked))
 	_, err := f.Inspect(t.Context(), "a/blocking", alice, plan.Attributes{})
-	_, failed := errors.AsType[*quota.StoreError](err)
+	_, failed := errors.AsType[*store.StoreError](err)
 	g.Expect(failed).To(BeTrue(), "%v", err)
 	f.server.Resume()
 }

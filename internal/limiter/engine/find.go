@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // applicable is a policy that applies to a check, with the descriptor that it matched;
@@ -24,7 +24,7 @@ type applicable struct {
 	failed     bool // it applies only because a condition failed or values are unreadable, which counts as holding
 	// leftOut is why it takes no part in the decision: CauseExpressions if its expressions have no share in the time, see
 	// withoutShare; CauseChain if its matches have no room; else empty.
-	leftOut quota.Cause
+	leftOut store.Cause
 }
 
 // search is the search for the policies of a check.
@@ -70,7 +70,7 @@ func (s *search) leaveOutNamed() {
 	without := withoutShare(s.demands)
 	for i := range s.found {
 		if without[s.found[i].policy] {
-			s.found[i].leftOut = quota.CauseExpressions
+			s.found[i].leftOut = store.CauseExpressions
 		}
 	}
 }
@@ -88,9 +88,9 @@ func (s *search) findMatching(v *view, check *limiter.Check) {
 			continue
 		}
 		if m.LeftOut || without[p.policy] {
-			p.leftOut, p.failed = quota.CauseExpressions, m.Uncertain
+			p.leftOut, p.failed = store.CauseExpressions, m.Uncertain
 			if m.LeftOut {
-				p.leftOut = quota.CauseChain
+				p.leftOut = store.CauseChain
 			}
 			s.found = append(s.found, p)
 			continue

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/flood"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // newBudget returns the budget of new keys of the policy. It keeps what the policy has counted before its edit; before
@@ -26,7 +26,7 @@ func newIDBudget(before *policy, limits flood.Limits) *flood.Budget {
 	if before != nil {
 		return before.ids
 	}
-	return flood.NewBudget(limits, quota.ChargeMemory, time.Now()) //nolint:forbidigo // as in Decide
+	return flood.NewBudget(limits, store.ChargeMemory, time.Now()) //nolint:forbidigo // as in Decide
 }
 
 // protectIDs leaves the IDs of charges out of the store for the policies whose budget of IDs is spent, or for all if the store
@@ -40,8 +40,8 @@ func (o *operations) protectIDs(memoryLow bool, now time.Time) {
 // countIDs counts the IDs that the store remembers now.
 func (o *operations) countIDs(now time.Time) {
 	for _, op := range o.all() {
-		if r := op.reply; r != nil && op.entry.Remembers() && r.Hold != quota.HoldMissing {
-			op.ids.Begin(now, quota.MemoryOf(op.entry.ID))
+		if r := op.reply; r != nil && op.entry.Remembers() && r.Hold != store.HoldMissing {
+			op.ids.Begin(now, store.MemoryOf(op.entry.ID))
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (p *policy) longestState() time.Duration {
 
 // lifeOf returns how long the state that the check began exists: a block and a window until they
 // end, a bucket until it is full.
-func (pt *participant) lifeOf(r *quota.EntryReply) time.Duration {
+func (pt *participant) lifeOf(r *store.EntryReply) time.Duration {
 	life := r.BlockLeft
 	for i := range pt.limits {
 		if l := &pt.limits[i]; l.Algorithm.Refills() {

@@ -5,7 +5,7 @@ package engine
 
 import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Values of the label outcome of reservations.
@@ -39,13 +39,13 @@ func (m *metrics) countHolds(ev *evaluation) {
 		pm := op.series
 		pm.countSettled(op, r)
 		switch {
-		case entry.Action != quota.Reserve:
-			if op.concurrent && entry.Action == quota.Check {
+		case entry.Action != store.Reserve:
+			if op.concurrent && entry.Action == store.Check {
 				pm.add(unheldTotal)
 			}
-		case r.Hold == quota.HoldTaken && !canceled:
+		case r.Hold == store.HoldTaken && !canceled:
 			pm.add(reservationsTotal, outcomeReserved)
-		case r.Verdict != quota.Admitted:
+		case r.Verdict != store.Admitted:
 			pm.add(reservationsTotal, outcomeDenied)
 		}
 	}
@@ -53,7 +53,7 @@ func (m *metrics) countHolds(ev *evaluation) {
 
 // countSettled counts the reservations that the call has settled, and the debt that it cut. Ended slices are counted by
 // the replica that had them.
-func (pm *policyMetrics) countSettled(op operation, r *quota.EntryReply) {
+func (pm *policyMetrics) countSettled(op operation, r *store.EntryReply) {
 	if !op.stored.TakesSlices() {
 		pm.addUnits(reservationsTotal, r.Settled, outcomeEnded)
 	}
@@ -71,13 +71,13 @@ func (m *metrics) countCommits(o *operations) {
 func (m *metrics) countCommit(pm *policyMetrics, op operation) {
 	cost, r := op.entry.Cost, op.reply
 	pm.countSettled(op, r)
-	if r.Verdict == quota.Tripped {
+	if r.Verdict == store.Tripped {
 		pm.add(blocksTotal, r.BlockedBy)
 	}
 	switch {
-	case r.Hold == quota.HoldMissing:
+	case r.Hold == store.HoldMissing:
 		pm.add(reservationsTotal, outcomeMissing)
-	case r.Hold != quota.HoldFound:
+	case r.Hold != store.HoldFound:
 		pm.countCharge(op)
 	case cost == 0:
 		pm.add(reservationsTotal, outcomeCancelled)
@@ -94,7 +94,7 @@ func (m *metrics) countRenewals(o *operations) {
 		pm := op.series
 		pm.countSettled(op, op.reply)
 		outcome := outcomeRenewed
-		if op.reply.Hold == quota.HoldMissing {
+		if op.reply.Hold == store.HoldMissing {
 			outcome = outcomeMissing
 		}
 		pm.add(reservationsTotal, outcome)
@@ -107,12 +107,12 @@ func (m *metrics) countCharges(o *operations) {
 	for _, op := range o.all() {
 		pm := op.series
 		pm.countNewKey(op.reply)
-		if op.entry.Action != quota.Charge {
+		if op.entry.Action != store.Charge {
 			m.countCommit(pm, op)
 			continue
 		}
 		pm.countSettled(op, op.reply)
-		if op.reply.Hold == quota.HoldMissing {
+		if op.reply.Hold == store.HoldMissing {
 			pm.add(chargesTotal, outcomeRepeated)
 		} else {
 			pm.countCharge(op)
@@ -128,7 +128,7 @@ func (pm *policyMetrics) countCharge(op operation) {
 
 // debtOf returns how many of the spent units are above the quota of a limit, the largest number of all
 // limits.
-func (pt *participant) debtOf(r *quota.EntryReply, spent int64) (debt int64) {
+func (pt *participant) debtOf(r *store.EntryReply, spent int64) (debt int64) {
 	for i, units := range pt.quotas {
 		if pt.limits[i].Algorithm == plan.Concurrency {
 			continue // it holds units and spends none

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // addHolds turns the entries of the policies that take reservations into reserves of their estimates.
@@ -31,7 +31,7 @@ func (ev *evaluation) addHolds(r *limiter.Reserve) error {
 		cost, holds := estimateOf(r, op.policy, op.entry.Cost)
 		op.entry.Cost = cost
 		if holds {
-			op.entry.Action, op.entry.ID = quota.Reserve, ev.reservationID
+			op.entry.Action, op.entry.ID = store.Reserve, ev.reservationID
 		}
 	}
 	if err := ev.setTTL(r.TTL); err != nil {
@@ -73,7 +73,7 @@ func estimateOf(r *limiter.Reserve, p *policy, cost int64) (units int64, holds b
 func (o *operations) setTTL(ttl time.Duration) error {
 	var shortest *policy
 	for _, op := range o.all() {
-		if op.entry.Action != quota.Check && (shortest == nil || op.plan.Reservations.MaxTTL() < shortest.plan.Reservations.MaxTTL()) {
+		if op.entry.Action != store.Check && (shortest == nil || op.plan.Reservations.MaxTTL() < shortest.plan.Reservations.MaxTTL()) {
 			shortest = op.policy
 		}
 	}
@@ -85,7 +85,7 @@ func (o *operations) setTTL(ttl time.Duration) error {
 		return &limiter.FieldError{Field: "ttl", Problem: fmt.Sprintf("must be at most %v, the maxTTL of %s", longest, shortest.id)}
 	}
 	for i := range o.call.Entries {
-		if entry := &o.call.Entries[i]; entry.Action != quota.Check {
+		if entry := &o.call.Entries[i]; entry.Action != store.Check {
 			entry.TTL = cmp.Or(ttl, longest)
 		}
 	}
@@ -98,7 +98,7 @@ func (ev *evaluation) checkReservationSize() error {
 	const fixed = 64 // the names of members and their punctuation
 	size := fixed + len(ev.reservationID)
 	for i, op := range ev.all() {
-		if key := op.entry.Key; op.entry.Action == quota.Reserve {
+		if key := op.entry.Key; op.entry.Action == store.Reserve {
 			longest := max(len(key), len(ev.call.OverflowKey(i)))
 			size += fixed + len(op.id) + len(op.override) + longest + escapesIn(string(key)) + 2*plan.MaxKeyParts
 		}
@@ -129,7 +129,7 @@ func newReservationID() string {
 func (ev *evaluation) setReservation(d *limiter.Decision) error {
 	reservation := &limiter.Reservation{ID: ev.reservationID, Charged: d.Degraded != ""}
 	for i, op := range ev.all() {
-		if op.entry.Action != quota.Reserve {
+		if op.entry.Action != store.Reserve {
 			continue
 		}
 		if key, held := ev.heldKey(i); held {
@@ -137,7 +137,7 @@ func (ev *evaluation) setReservation(d *limiter.Decision) error {
 				Policy: op.id, Override: op.override, Key: encodedPartsOf(key), Units: op.entry.Cost,
 			})
 		}
-		if r := op.reply; r != nil && r.Hold == quota.HoldFound && r.Estimate != op.entry.Cost {
+		if r := op.reply; r != nil && r.Hold == store.HoldFound && r.Estimate != op.entry.Cost {
 			return limiter.ErrReservationDiffers
 		}
 	}
@@ -149,7 +149,7 @@ func (ev *evaluation) setReservation(d *limiter.Decision) error {
 
 // heldKey returns the key for which the i-th entry, a reserve, has a hold. If the store did not answer, it
 // may have one.
-func (ev *evaluation) heldKey(i int) (key quota.Key, held bool) {
+func (ev *evaluation) heldKey(i int) (key store.Key, held bool) {
 	key = ev.call.Entries[i].Key
 	if ev.reply == nil {
 		return key, true
@@ -158,5 +158,5 @@ func (ev *evaluation) heldKey(i int) (key quota.Key, held bool) {
 	if r.Overflow {
 		key = ev.call.OverflowKey(i)
 	}
-	return key, r.Hold == quota.HoldTaken || r.Hold == quota.HoldFound
+	return key, r.Hold == store.HoldTaken || r.Hold == store.HoldFound
 }

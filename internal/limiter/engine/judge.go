@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Messages that replace the one of the policy, which is about exceeded limits.
@@ -167,7 +167,7 @@ func (ev *evaluation) denyCopiedID(d *limiter.Decision) bool {
 	p := ev.copiedID()
 	if p != nil {
 		deny(d, p, limiter.ReasonReservationOpen, "")
-		d.RetryAfter, d.WaitsFor = quota.HoldsWait, limiter.WaitsForReservations
+		d.RetryAfter, d.WaitsFor = store.HoldsWait, limiter.WaitsForReservations
 	}
 	return p != nil
 }
@@ -179,15 +179,15 @@ func (o *operations) denyByVerdicts(d *limiter.Decision) {
 	waitsFor := waitsOfDenials{true, true}
 	for _, op := range o.all() {
 		r := op.reply
-		if r == nil || r.Verdict == quota.Admitted || !op.enforces() {
+		if r == nil || r.Verdict == store.Admitted || !op.enforces() {
 			continue
 		}
 		if d.Allowed {
 			reason, limit := op.denialReason(r)
 			deny(d, op.policy, reason, limit)
 		}
-		if r.Hold == quota.HoldsFull {
-			d.RetryAfter = max(d.RetryAfter, quota.HoldsWait)
+		if r.Hold == store.HoldsFull {
+			d.RetryAfter = max(d.RetryAfter, store.HoldsWait)
 		}
 		waitsFor.add(r, op.stored.TakesSlices())
 	}
@@ -205,7 +205,7 @@ func (o *operations) denyByVerdicts(d *limiter.Decision) {
 // waitsOfDenials is what the denying policies of a check have in common: only holds deny, and only slices do.
 type waitsOfDenials struct{ holds, slices bool }
 
-func (w *waitsOfDenials) add(r *quota.EntryReply, takesSlices bool) {
+func (w *waitsOfDenials) add(r *store.EntryReply, takesSlices bool) {
 	w.holds = w.holds && r.OnlyHoldsDeny()
 	w.slices = w.slices && takesSlices
 }
@@ -224,8 +224,8 @@ func (w *waitsOfDenials) result() limiter.WaitsFor {
 // denialReason returns why the policy denied and the limit that caused it: the limit that
 // started the live block, else the first limit that does not admit the cost. Suppressed is the reason
 // only if no limit is exceeded, TooManyReservations only if every limit admits the cost.
-func (pt *participant) denialReason(r *quota.EntryReply) (limiter.Reason, string) {
-	if r.Verdict == quota.Blocked {
+func (pt *participant) denialReason(r *store.EntryReply) (limiter.Reason, string) {
+	if r.Verdict == store.Blocked {
 		return limiter.ReasonBlocked, r.BlockedBy
 	}
 	shed := ""
@@ -238,7 +238,7 @@ func (pt *participant) denialReason(r *quota.EntryReply) (limiter.Reason, string
 			shed = pt.limits[i].Name
 		}
 	}
-	if r.Hold == quota.HoldsFull {
+	if r.Hold == store.HoldsFull {
 		return limiter.ReasonTooManyReservations, ""
 	}
 	return limiter.ReasonSuppressed, shed
@@ -310,7 +310,7 @@ func (ev *evaluation) denies(op operation, d *limiter.Decision) bool {
 	case op.entry.Cost > op.smallestQuota:
 		return true
 	case op.reply != nil:
-		return op.reply.Verdict != quota.Admitted
+		return op.reply.Verdict != store.Admitted
 	default:
 		return d.Degraded == plan.FailClosed && op.plan.FailureMode == plan.FailClosed
 	}

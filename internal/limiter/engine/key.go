@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // derivedKey is the key of a request for one policy.
@@ -80,10 +80,10 @@ func singleValue(values *plan.Values, name string) (string, error) {
 
 // partsOf returns the parts of the encoded key. Where the encoding has a hash of the only part, an
 // override or a key group may name the key with this hash.
-func (p *policy) partsOf(key quota.Key, namespaces map[string]*keyGroups) []string {
+func (p *policy) partsOf(key store.Key, namespaces map[string]*keyGroups) []string {
 	for i := range p.plan.Overrides {
 		for _, named := range p.plan.Overrides[i].Keys {
-			if len(named) > quota.MaxValueBytes && quota.EncodeKey(named) == key {
+			if len(named) > store.MaxValueBytes && store.EncodeKey(named) == key {
 				return []string{named}
 			}
 		}
@@ -98,8 +98,8 @@ func (p *policy) partsOf(key quota.Key, namespaces map[string]*keyGroups) []stri
 const keySeparator = "|"
 
 // encodedPartsOf returns the encoded parts of the key, as reservations hold them; nil for the shared budget.
-func encodedPartsOf(key quota.Key) []string {
-	if key == quota.EncodeKey() {
+func encodedPartsOf(key store.Key) []string {
+	if key == store.EncodeKey() {
 		return nil
 	}
 	return strings.Split(string(key), keySeparator)
@@ -107,17 +107,17 @@ func encodedPartsOf(key quota.Key) []string {
 
 // keyOfEncoded returns the key with the encoded parts. ok is false for a key that neither a request nor an
 // overflow of the policy can have.
-func (p *policy) keyOfEncoded(parts []string) (key quota.Key, ok bool) {
+func (p *policy) keyOfEncoded(parts []string) (key store.Key, ok bool) {
 	if len(parts) == 0 {
-		return quota.EncodeKey(), true
+		return store.EncodeKey(), true
 	}
-	if len(parts) == 1 && p.base.stored.IsOverflowKey(quota.Key(parts[0])) {
-		return quota.Key(parts[0]), true
+	if len(parts) == 1 && p.base.stored.IsOverflowKey(store.Key(parts[0])) {
+		return store.Key(parts[0]), true
 	}
 	if len(parts) > plan.MaxKeyParts || slices.ContainsFunc(parts, func(part string) bool { return !isEncodedPart(part) }) {
 		return "", false
 	}
-	return quota.Key(strings.Join(parts, keySeparator)), true
+	return store.Key(strings.Join(parts, keySeparator)), true
 }
 
 // hashedPartBytes is the length of the encoding of a part that is hashed.
@@ -126,7 +126,7 @@ const hashedPartBytes = 1 + 32
 // isEncodedPart reports whether the text is the encoding of one part of a key: it encodes again to
 // itself, is the missing part, or is a hash.
 func isEncodedPart(text string) bool {
-	parts := quota.Key(text).Parts()
+	parts := store.Key(text).Parts()
 	switch {
 	case len(parts) == 0:
 		return true
@@ -135,5 +135,5 @@ func isEncodedPart(text string) bool {
 	case len(text) == hashedPartBytes && text[0] == '#':
 		return strings.Trim(text[1:], "0123456789abcdef") == ""
 	}
-	return string(quota.EncodeKey(parts...)) == text
+	return string(store.EncodeKey(parts...)) == text
 }

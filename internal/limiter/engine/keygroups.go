@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // groupShards is the number of parts of the keys of a Namespace. A changed key copies one part.
@@ -157,7 +157,7 @@ func newGroupSlot(r *plan.KeyGroup) groupSlot {
 }
 
 // named returns the key that is encoded as its hash, if a record has it. It looks at every record.
-func (k *keyGroups) named(hashed quota.Key) (key string, found bool) {
+func (k *keyGroups) named(hashed store.Key) (key string, found bool) {
 	if k == nil || !strings.HasPrefix(string(hashed), "#") {
 		return "", false
 	}
@@ -166,7 +166,7 @@ func (k *keyGroups) named(hashed quota.Key) (key string, found bool) {
 			continue
 		}
 		for key := range k.slots[i].record.Keys.All() {
-			if len(key) > quota.MaxValueBytes && quota.EncodeKey(key) == hashed {
+			if len(key) > store.MaxValueBytes && store.EncodeKey(key) == hashed {
 				return key, true
 			}
 		}

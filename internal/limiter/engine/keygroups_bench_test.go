@@ -18,7 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // tenantKey returns one of 200,000 keys of 20 characters.
@@ -45,7 +45,7 @@ func tenantGroups(tb testing.TB) []plan.Record {
 }
 
 func newAdmitting() *engine.Engine {
-	backend := &admittingStore{reply: quota.Reply{Entries: []quota.EntryReply{{Limits: []quota.LimitReply{{Admits: true, Used: 1}}}}}}
+	backend := &admittingStore{reply: store.Reply{Entries: []store.EntryReply{{Limits: []store.LimitReply{{Admits: true, Used: 1}}}}}}
 	return engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 }
 

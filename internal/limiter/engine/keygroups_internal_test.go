@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 func record(namespace, name, group string, keys ...string) *plan.KeyGroup {
@@ -148,13 +148,13 @@ func TestKeyGroupsNameHashedKeys(t *testing.T) {
 	g := NewWithT(t)
 	long, other := strings.Repeat("ü", 200), strings.Repeat("ä", 200)
 	groups := newKeyGroups(snapshotOf(map[string]*plan.KeyGroup{"a": record("shop", "a", "gold", "acme", long)}), nil)["shop"]
-	named, found := groups.named(quota.EncodeKey(long))
+	named, found := groups.named(store.EncodeKey(long))
 	g.Expect(found).To(BeTrue())
 	g.Expect(named).To(Equal(long))
 	for _, key := range []string{other, "acme", "#acme"} {
-		_, found := groups.named(quota.EncodeKey(key))
+		_, found := groups.named(store.EncodeKey(key))
 		g.Expect(found).To(BeFalse())
 	}
-	_, found = (*keyGroups)(nil).named(quota.EncodeKey(long))
+	_, found = (*keyGroups)(nil).named(store.EncodeKey(long))
 	g.Expect(found).To(BeFalse())
 }

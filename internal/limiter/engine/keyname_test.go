@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 var network = plan.KeyPart{Type: plan.KeyRemoteAddress, IPv4PrefixLength: 24, IPv6PrefixLength: 64}
@@ -87,7 +87,7 @@ func TestFitKeyRejectsInvalidTargets(t *testing.T) {
 	g.Expect(err).To(MatchError(limiter.ErrNotReady))
 	r.server.Stop()
 	_, err = r.FitKey(t.Context(), "a/net", []string{"alice"})
-	_, ok := errors.AsType[*quota.StoreError](err)
+	_, ok := errors.AsType[*store.StoreError](err)
 	g.Expect(ok).To(BeTrue(), "whether the key is live is not known")
 	g.Expect(r.FitKey(t.Context(), "a/net", []string{"alice", "192.0.2.0/24"})).To(HaveLen(2))
 }

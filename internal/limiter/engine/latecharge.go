@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // setHitsActions sets the actions of the entries by the hits of Envoy, which reserve, commit or spend. It
@@ -39,32 +39,32 @@ func (ev *evaluation) setHitsActions(check *limiter.Check) error {
 
 // reserveHits turns the entry of a policy that takes reservations into a reserve. The hits are an
 // estimate, so other policies spend 1.
-func (pt *participant) reserveHits(entry *quota.Entry, id string) {
+func (pt *participant) reserveHits(entry *store.Entry, id string) {
 	switch {
 	case entry.Peek:
 	case pt.plan.Reservations.Allowed():
 		pt.ignoreRequestedLimit(entry)
-		entry.Action, entry.ID = quota.Reserve, id
+		entry.Action, entry.ID = store.Reserve, id
 	default:
 		entry.Cost = 1
 	}
 }
 
 // addCharge adds an entry that is never denied to ev.charges, unless it spends nothing.
-func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, check *limiter.Check) {
-	charge := quota.Entry{Policy: pt.selected.stored, Key: entry.Key, Cost: entry.Cost}
+func (ev *evaluation) addCharge(pt *participant, entry *store.Entry, check *limiter.Check) {
+	charge := store.Entry{Policy: pt.selected.stored, Key: entry.Key, Cost: entry.Cost}
 	switch {
 	case pt.action == limiter.HitsCommit && pt.plan.Reservations.Allowed():
-		charge.Action, charge.ID = quota.CommitOrCharge, check.ReservationID
+		charge.Action, charge.ID = store.CommitOrCharge, check.ReservationID
 		if pt.cost != nil {
 			charge.Cost = ev.computedCost(pt.policy, check.ResponseCode, max(1, entry.Cost))
 		}
 	case pt.action == limiter.HitsCommit && !pt.plan.LateCharges.Include(entry.Cost):
 		return
 	case pt.action == limiter.HitsCommit:
-		charge.Action, charge.ID = quota.Charge, check.ReservationID
+		charge.Action, charge.ID = store.Charge, check.ReservationID
 	default:
-		charge.Action, charge.ID = quota.Charge, newReservationID()
+		charge.Action, charge.ID = store.Charge, newReservationID()
 	}
 	if ev.charges == nil {
 		ev.charges = newOperations()
@@ -76,7 +76,7 @@ func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, check *limi
 
 // ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by the limit of the
 // policy.
-func (pt *participant) ignoreRequestedLimit(entry *quota.Entry) {
+func (pt *participant) ignoreRequestedLimit(entry *store.Entry) {
 	pt.variant, entry.Policy = pt.selected, pt.selected.stored
 }
 
@@ -97,7 +97,7 @@ func (o *operations) unsent() []limiter.Commit {
 // hasCopiedID reports whether a reservation with the ID of a check of Envoy was open: clients can copy
 // IDs. A reserve with such an ID repeats the open one.
 func (op *operation) hasCopiedID() bool {
-	return op.action == limiter.HitsReserve && op.reply != nil && op.reply.Hold == quota.HoldFound
+	return op.action == limiter.HitsReserve && op.reply != nil && op.reply.Hold == store.HoldFound
 }
 
 // rejectCopiedIDs gives the operations with a copied ID the verdict of a denial, and reports whether there are
@@ -105,7 +105,7 @@ func (op *operation) hasCopiedID() bool {
 func (ev *evaluation) rejectCopiedIDs() (rejected bool) {
 	for _, op := range ev.all() {
 		if op.hasCopiedID() {
-			op.reply.Verdict, rejected = quota.Denied, true
+			op.reply.Verdict, rejected = store.Denied, true
 		}
 	}
 	return rejected

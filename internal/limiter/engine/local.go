@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // needsLocal reports whether a check that the store did not answer is decided by the limits of
@@ -31,7 +31,7 @@ func (ev *evaluation) localOperations(replicas int64) *operations {
 		pt, entry := *op.participant, *op.entry
 		pt.selected, pt.variant = pt.selected.shareOf(replicas), pt.shareOf(replicas)
 		entry.Policy, entry.OnlyKnown = pt.stored, false
-		entry.Action = quota.Check // a reserve spends its estimate here, and is committed as a charge
+		entry.Action = store.Check // a reserve spends its estimate here, and is committed as a charge
 		local.add(pt, entry)
 	}
 	local.markOverQuota()

@@ -17,18 +17,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/engine"
-	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/denialcache"
+	"github.com/weir-dev/weir/internal/limiter/store/memory"
+	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/test/testenv"
 	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
-var errTimeout = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+var errTimeout = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 
 // spending returns a check of that cost.
 func spending(cost int64, ids ...string) *limiter.Check {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // decisionLog logs decisions, commits, renewals and charges. It logs problems, which clients can cause, at
@@ -71,7 +71,7 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, o *operat
 func (l *decisionLog) degraded(ctx context.Context, err error, d *limiter.Decision) {
 	l.degradedRate.Do(func() {
 		level := slog.LevelError
-		if causeOf(err) == quota.CauseDeadline {
+		if causeOf(err) == store.CauseDeadline {
 			level = slog.LevelWarn
 		}
 		l.logger.Log(ctx, level, "Decided without Redis", "error", err, "cause", causeOf(err),
@@ -95,7 +95,7 @@ func (l *decisionLog) changed(ctx context.Context, call string, o *operations) {
 	for _, op := range o.all() {
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Changed a key", slog.String("call", call),
 			slog.String("policy", op.id), slog.String("keyHash", op.entry.Key.Hash()), slog.String("id", op.entry.ID),
-			slog.Int64("cost", op.entry.Cost), slog.Int64("estimate", op.reply.Estimate), slog.Bool("found", op.reply.Hold != quota.HoldMissing))
+			slog.Int64("cost", op.entry.Cost), slog.Int64("estimate", op.reply.Estimate), slog.Bool("found", op.reply.Hold != store.HoldMissing))
 	}
 }
 

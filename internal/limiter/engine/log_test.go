@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // logged is an engine that logs to out: a/x admits one unit a minute, a/y is disabled.
@@ -84,7 +84,7 @@ func TestLogOfChanges(t *testing.T) {
 	g.Expect(l.out.String()).NotTo(ContainSubstring("alice"))
 
 	l.out.Reset()
-	l.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	l.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	_, err = l.Commit(t.Context(), &limiter.Commit{Reservation: d.Reservation, Cost: 10})
 	g.Expect(err).To(MatchError(limiter.ErrStoreUnavailable))
 	g.Expect(l.out.String()).To(And(ContainSubstring(`"level":"ERROR"`), ContainSubstring(`"call":"commit"`), ContainSubstring(`"cause":"timeout"`)))
@@ -111,6 +111,6 @@ func TestLinesOfTheLogAreFew(t *testing.T) {
 		g.Expect(strings.Count(l.out.String(), "\n")).To(BeNumerically("<=", 2*most), l.out.String())
 	}
 	expectFew("Decided without some policies", forHost())
-	l.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	l.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	expectFew("Decided without Redis", named("a/x"))
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Values of the label verdict.
@@ -147,22 +147,22 @@ func (m *metrics) countUnchecked(ev *evaluation, peek bool) {
 }
 
 // countReply counts a decision of the store.
-func (pm *policyMetrics) countReply(pt *participant, r *quota.EntryReply, cost int64) {
+func (pm *policyMetrics) countReply(pt *participant, r *store.EntryReply, cost int64) {
 	pm.countNewKey(r)
-	if r.Verdict == quota.Admitted {
+	if r.Verdict == store.Admitted {
 		pm.countDecision(pt.policy, true, "")
 		pm.countNear(pt, r, cost)
 		return
 	}
 	_, limit := pt.denialReason(r)
 	pm.countDecision(pt.policy, false, limit)
-	if r.Verdict == quota.Tripped {
+	if r.Verdict == store.Tripped {
 		pm.add(blocksTotal, r.BlockedBy)
 	}
 }
 
 // countNewKey counts a decision about a key that began, or that the overflow decided.
-func (pm *policyMetrics) countNewKey(r *quota.EntryReply) {
+func (pm *policyMetrics) countNewKey(r *store.EntryReply) {
 	switch {
 	case r.Overflow:
 		pm.add(overflowTotal)
@@ -172,10 +172,10 @@ func (pm *policyMetrics) countNewKey(r *quota.EntryReply) {
 }
 
 // countNear counts the limits that the admitted cost brought near.
-func (pm *policyMetrics) countNear(pt *participant, r *quota.EntryReply, cost int64) {
+func (pm *policyMetrics) countNear(pt *participant, r *store.EntryReply, cost int64) {
 	for i := range pt.limits {
 		l, used, units := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
-		if l.Algorithm == plan.Concurrency && r.Hold != quota.HoldTaken {
+		if l.Algorithm == plan.Concurrency && r.Hold != store.HoldTaken {
 			continue // nothing is held
 		}
 		if l.IsNear(used, units) && !l.IsNear(used-cost, units) {
@@ -185,11 +185,11 @@ func (pm *policyMetrics) countNear(pt *participant, r *quota.EntryReply, cost in
 }
 
 // countLocalReply is countReply for a decision by failureMode Local.
-func (pm *policyMetrics) countLocalReply(pt *participant, r *quota.EntryReply) {
+func (pm *policyMetrics) countLocalReply(pt *participant, r *store.EntryReply) {
 	if r.Overflow {
 		pm.add(overflowTotal)
 	}
-	if r.Verdict == quota.Admitted {
+	if r.Verdict == store.Admitted {
 		pm.add(decisionsTotal, "", verdictDegradedAllowed)
 		return
 	}
@@ -200,15 +200,15 @@ func (pm *policyMetrics) countLocalReply(pt *participant, r *quota.EntryReply) {
 	}
 	_, limit := pt.denialReason(r)
 	pm.add(decisionsTotal, limit, verdict)
-	if r.Verdict == quota.Tripped {
+	if r.Verdict == store.Tripped {
 		pm.add(blocksTotal, r.BlockedBy)
 	}
 }
 
 // causeOf returns the cause label of an error of the store.
-func causeOf(err error) quota.Cause {
-	if failure, ok := errors.AsType[*quota.StoreError](err); ok {
+func causeOf(err error) store.Cause {
+	if failure, ok := errors.AsType[*store.StoreError](err); ok {
 		return failure.Cause
 	}
-	return quota.CauseConnection
+	return store.CauseConnection
 }

@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Observer records which keys are denied and blocked.
@@ -15,21 +15,21 @@ type Observer interface {
 	// Deny records that the policy denied the key, and Block that a block of the key began, which ends at
 	// the given time. Decisions wait for both, so they must return at once. They must not keep the key,
 	// which may be part of a large request.
-	Deny(policy string, key quota.Key)
-	Block(policy string, key quota.Key, end time.Time)
+	Deny(policy string, key store.Key)
+	Block(policy string, key store.Key, end time.Time)
 	// AddBlock lists a block that an operator began, RemoveBlock removes one that was lifted.
-	AddBlock(ctx context.Context, policy string, key quota.Key, left time.Duration) error
-	RemoveBlock(ctx context.Context, policy string, key quota.Key) error
+	AddBlock(ctx context.Context, policy string, key store.Key, left time.Duration) error
+	RemoveBlock(ctx context.Context, policy string, key store.Key) error
 	// BlockedKeys returns live blocks of the policy; most is the largest number of them.
-	BlockedKeys(ctx context.Context, policy string, most int) ([]quota.Block, error)
+	BlockedKeys(ctx context.Context, policy string, most int) ([]store.Block, error)
 	// Resolve returns the key of the policy that is listed with the hash, or "".
-	Resolve(ctx context.Context, policy, hash string) (quota.Key, error)
+	Resolve(ctx context.Context, policy, hash string) (store.Key, error)
 }
 
 // observeBlocks passes the blocks that a change, which began at start, has started to the observer.
 func (o *operations) observeBlocks(observer Observer, start time.Time) {
 	for _, op := range o.all() {
-		if op.reply != nil && op.reply.Verdict == quota.Tripped {
+		if op.reply != nil && op.reply.Verdict == store.Tripped {
 			observer.Block(op.id, op.entry.Key, start.Add(op.reply.BlockLeft))
 		}
 	}
@@ -39,13 +39,13 @@ func (o *operations) observeBlocks(observer Observer, start time.Time) {
 func (ev *evaluation) observe(o Observer, start time.Time) {
 	for i := range ev.participants {
 		op, inStore := ev.outcome(i)
-		if op.peek || op.reply == nil || op.reply.Verdict == quota.Admitted {
+		if op.peek || op.reply == nil || op.reply.Verdict == store.Admitted {
 			continue
 		}
 		key := op.entry.Key
 		o.Deny(op.id, key)
 		// A block of failureMode Local exists in this process only.
-		if op.reply.Verdict == quota.Tripped && inStore {
+		if op.reply.Verdict == store.Tripped && inStore {
 			o.Block(op.id, key, start.Add(op.reply.BlockLeft))
 		}
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/denialcache"
+	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -33,11 +33,11 @@ type observer struct {
 	ends   []time.Time
 }
 
-func (o *observer) Deny(policy string, key quota.Key) {
+func (o *observer) Deny(policy string, key store.Key) {
 	o.denied = append(o.denied, policy+" "+string(key))
 }
 
-func (o *observer) Block(policy string, key quota.Key, end time.Time) {
+func (o *observer) Block(policy string, key store.Key, end time.Time) {
 	o.blocks = append(o.blocks, policy+" "+string(key))
 	o.ends = append(o.ends, end)
 }

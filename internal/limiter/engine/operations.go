@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // operations is one call to a store, with the policies that take part in it. A commit, a renewal and a charge
@@ -20,8 +20,8 @@ import (
 //   - for each of its policies with candidates,
 //   - for its policies with failureMode Local, if the store did not answer.
 type operations struct {
-	call  quota.Call
-	reply *quota.Reply // nil if the store was not called or did not answer
+	call  store.Call
+	reply *store.Reply // nil if the store was not called or did not answer
 	err   error        // of the store, in place of its reply
 
 	participants  []participant // participants[i] belongs to call.Entries[i]
@@ -46,8 +46,8 @@ type participant struct {
 type operation struct {
 	*participant
 
-	entry *quota.Entry      // a check, a reserve, a commit, a renewal or a charge
-	reply *quota.EntryReply // nil if the store has none
+	entry *store.Entry      // a check, a reserve, a commit, a renewal or a charge
+	reply *store.EntryReply // nil if the store has none
 }
 
 var operationsPool = sync.Pool{New: func() any { return &operations{} }}
@@ -67,7 +67,7 @@ func (o *operations) release() {
 }
 
 // evaluator is Store.Evaluate of one store.
-type evaluator func(context.Context, *quota.Call) (*quota.Reply, error)
+type evaluator func(context.Context, *store.Call) (*store.Reply, error)
 
 // run sends the call to the store.
 func (o *operations) run(ctx context.Context, evaluate evaluator) {
@@ -85,7 +85,7 @@ func (o *operations) clear() {
 }
 
 // add adds a participant with its entry.
-func (o *operations) add(pt participant, entry quota.Entry) {
+func (o *operations) add(pt participant, entry store.Entry) {
 	o.participants = append(o.participants, pt)
 	o.call.Entries = append(o.call.Entries, entry)
 }
@@ -132,14 +132,14 @@ func (o *operations) markOverQuota() {
 		if op.entry.Cost <= op.smallestQuota {
 			continue
 		}
-		op.entry.Peek, op.entry.Action = true, quota.Check
+		op.entry.Peek, op.entry.Action = true, store.Check
 		if op.enforces() && o.overQuota < 0 {
 			o.overQuota = i
 		}
 	}
 	if o.overQuota >= 0 {
 		for i := range o.call.Entries {
-			o.call.Entries[i].Peek, o.call.Entries[i].Action = true, quota.Check
+			o.call.Entries[i].Peek, o.call.Entries[i].Action = true, store.Check
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (o *operations) appendLimitStates(states []limiter.LimitState) []limiter.Li
 }
 
 // appendStates appends the states of the limits after the reply.
-func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryReply) []limiter.LimitState {
+func (pt *participant) appendStates(states []limiter.LimitState, r *store.EntryReply) []limiter.LimitState {
 	for i := range pt.limits {
 		l := &pt.limits[i]
 		lr, units := &r.Limits[i], pt.quotas[i]
@@ -167,7 +167,7 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryR
 			Exception:             pt.exceptionName(),
 			Algorithm:             l.Algorithm,
 			Allowed:               r.Allows(i),
-			Blocked:               r.Verdict == quota.Blocked,
+			Blocked:               r.Verdict == store.Blocked,
 			Shadow:                pt.plan.Mode == plan.ModeShadow,
 			Overflow:              r.Overflow,
 			Near:                  l.IsNear(lr.Used, units),

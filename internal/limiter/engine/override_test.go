@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 func overridden(overrides ...plan.Override) func(*plan.Plan) {
@@ -222,7 +222,7 @@ func TestAllowingOverrideSuspendsABlock(t *testing.T) {
 
 func TestAllowingOverrideNeedsNoRedis(t *testing.T) {
 	f := newFixture(blocking(exemptAlice))
-	f.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	NewWithT(t).Expect(f.decide(t, costing(1)).Reason).To(Equal(limiter.ReasonExempt))
 }
 
@@ -268,7 +268,7 @@ func TestDenyingOverrideInShadowOnlyCounts(t *testing.T) {
 
 func TestDenyingOverrideNeedsNoRedis(t *testing.T) {
 	f := newFixture(makePlan("a/admitted"), makePlan("a/x", keyed(apiKey), denyAlice))
-	f.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	NewWithT(t).Expect(f.decide(t, named("a/admitted", "a/x")).Reason).To(Equal(limiter.ReasonDeniedByOverride))
 }
 

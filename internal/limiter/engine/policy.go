@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
 )
 
@@ -99,18 +99,18 @@ func (p *policy) setStored(id string, variants []*variant) {
 }
 
 // storedVariants returns the form of the variants for stores, where the ID names their states.
-func (p *policy) storedVariants(id string, variants ...*variant) []*quota.Policy {
-	limits := make([][]quota.Limit, len(variants))
+func (p *policy) storedVariants(id string, variants ...*variant) []*store.Policy {
+	limits := make([][]store.Limit, len(variants))
 	for i, v := range variants {
 		limits[i] = v.storedLimits()
 	}
-	return quota.NewVariants(quota.Settings{
+	return store.NewVariants(store.Settings{
 		ID:          id,
 		Attempts:    p.plan.Counting == plan.CountAttempts,
 		Shadow:      p.plan.Mode == plan.ModeShadow,
 		Requestable: p.plan.DependsOnDescriptors(),
 		MaxOpen:     p.plan.Reservations.MaxOpen,
-		Slices:      quota.Slices{MaxPercent: p.plan.Slices.MaxPercent, MaxAge: p.plan.Slices.MaxAge()},
+		Slices:      store.Slices{MaxPercent: p.plan.Slices.MaxPercent, MaxAge: p.plan.Slices.MaxAge()},
 
 		BlockOnCommit: p.plan.Reservations.BlockOnCommit,
 	}, limits...)
@@ -219,7 +219,7 @@ func (p *policy) groupsOf(key []string, namespaces map[string]*keyGroups) groupS
 
 // exceptionFor returns the exception that is in force for the key, which the override selects, or nil. A key that
 // the override exempts or denies has none.
-func (p *policy) exceptionFor(key quota.Key, selected *override) *exception {
+func (p *policy) exceptionFor(key store.Key, selected *override) *exception {
 	if selected != nil && selected.action != plan.ActionLimit {
 		return nil
 	}

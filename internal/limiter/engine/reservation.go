@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // Reserve implements limiter.Reserver.
@@ -57,7 +57,7 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	isEmpty := len(ev.participants) == 0 // then nothing is left to charge
 	charged = &limiter.Charged{Charged: isEmpty, Revision: v.snapshot.Revision()}
 	for _, op := range ev.all() {
-		charged.Charged = charged.Charged || op.reply.Hold != quota.HoldMissing
+		charged.Charged = charged.Charged || op.reply.Hold != store.HoldMissing
 		charged.Limits = op.appendStates(charged.Limits, op.reply)
 	}
 	e.metrics.countFailures(&ev.search)
@@ -75,7 +75,7 @@ func (v *view) findCharged(c *limiter.Charge) (*evaluation, error) {
 	ev.addPolicies(&c.Check)
 	ev.call.Denied = false
 	for i := range ev.call.Entries {
-		ev.call.Entries[i].Action, ev.call.Entries[i].ID = quota.Charge, c.ID
+		ev.call.Entries[i].Action, ev.call.Entries[i].ID = store.Charge, c.ID
 	}
 	return ev, nil
 }
@@ -106,11 +106,11 @@ func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limi
 		return nil, err
 	}
 	var failed search
-	h, err := v.findHolds(c.Reservation, func(p *policy, hold *limiter.Hold) (quota.Entry, bool, error) {
+	h, err := v.findHolds(c.Reservation, func(p *policy, hold *limiter.Hold) (store.Entry, bool, error) {
 		cost, err := failed.costOf(p, hold, c)
-		entry := quota.Entry{Action: quota.Commit, Cost: cost}
+		entry := store.Entry{Action: store.Commit, Cost: cost}
 		if c.Reservation.Charged || !p.plan.Reservations.Allowed() {
-			entry.Action = quota.CommitOrCharge
+			entry.Action = store.CommitOrCharge
 		}
 		return entry, entry.Cost > 0 || p.plan.Reservations.Allowed(), err
 	})
@@ -141,7 +141,7 @@ func (h *heldPolicies) committed() *limiter.Committed {
 		default:
 			op := h.at(place)
 			policy.Override, policy.Exception = op.override, op.exceptionName()
-			policy.Committed = op.reply.Hold != quota.HoldMissing
+			policy.Committed = op.reply.Hold != store.HoldMissing
 			if policy.Committed {
 				policy.Cost, policy.Estimate = op.entry.Cost, op.reply.Estimate
 			}
@@ -164,8 +164,8 @@ func (e *Engine) Renew(ctx context.Context, r *limiter.Renew) (renewed *limiter.
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	h, err := v.findHolds(r.Reservation, func(p *policy, _ *limiter.Hold) (quota.Entry, bool, error) {
-		return quota.Entry{Action: quota.Renew}, p.plan.Reservations.Allowed(), nil
+	h, err := v.findHolds(r.Reservation, func(p *policy, _ *limiter.Hold) (store.Entry, bool, error) {
+		return store.Entry{Action: store.Renew}, p.plan.Reservations.Allowed(), nil
 	})
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
 	answer = &limiter.Renewed{Revision: h.revision}
 	for i := range h.holds {
 		place := h.places[i]
-		found := place >= 0 && h.reply.Entries[place].Hold == quota.HoldFound
+		found := place >= 0 && h.reply.Entries[place].Hold == store.HoldFound
 		open = open || found
 		answer.Policies = append(answer.Policies, limiter.RenewedPolicy{Policy: h.holds[i].Policy, Renewed: found})
 	}
@@ -200,7 +200,7 @@ func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
 // findHolds returns the holds of the reservation, with the limits that are now in force. entryOf
 // returns what the call does with the hold of a policy, and whether it does anything. Its error ends the call.
 func (v *view) findHolds(
-	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (entry quota.Entry, needed bool, err error),
+	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (entry store.Entry, needed bool, err error),
 ) (*heldPolicies, error) {
 	h := &heldPolicies{holds: r.Holds, operations: newOperations(), revision: v.snapshot.Revision()}
 	for i := range r.Holds {
@@ -233,7 +233,7 @@ func invalidReservation(problem string) error {
 }
 
 // has reports whether there is an operation for the policy and the key.
-func (h *heldPolicies) has(p *policy, key quota.Key) bool {
+func (h *heldPolicies) has(p *policy, key store.Key) bool {
 	for _, op := range h.all() {
 		if op.policy == p && op.entry.Key == key {
 			return true
@@ -243,7 +243,7 @@ func (h *heldPolicies) has(p *policy, key quota.Key) bool {
 }
 
 // addHeld adds the operation on the next hold.
-func (h *heldPolicies) addHeld(p *policy, v *variant, entry quota.Entry) {
+func (h *heldPolicies) addHeld(p *policy, v *variant, entry store.Entry) {
 	entry.Policy = v.stored
 	h.places = append(h.places, len(h.participants))
 	h.add(participant{policy: p, variant: v, selected: v}, entry)

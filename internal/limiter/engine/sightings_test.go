@@ -14,8 +14,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
 	"github.com/weir-dev/weir/test/testenv"
 )
@@ -59,7 +59,7 @@ func TestSightings(t *testing.T) {
 	through := func(targets ...plan.Target) *limiter.Check {
 		return &limiter.Check{Cost: 1, Attributes: plan.Attributes{Targets: targets}}
 	}
-	unavailable := &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	unavailable := &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	for name, tc := range map[string]struct {
 		plan  *plan.Plan
 		store error

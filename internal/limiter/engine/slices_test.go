@@ -13,9 +13,9 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
-	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/slicecache"
+	"github.com/weir-dev/weir/internal/limiter/store/memory"
+	"github.com/weir-dev/weir/internal/limiter/store/slicecache"
 )
 
 // sliced gives the policy slices of half of its 1,000 units a day.

@@ -14,12 +14,12 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // The methods below are for operators. They work in every mode, even Disabled. They return
 // the errors of Decide, *limiter.UnknownKeyError for the hash of a key that is not listed, and a
-// *quota.StoreError when Redis does not answer.
+// *store.StoreError when Redis does not answer.
 
 // Inspect returns the state of the key in Redis, not a denial that the store remembers, and writes
 // nothing. The attributes select the override.
@@ -39,15 +39,15 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 		state.Exception, variant = x.state(), x.variantOf(k.policy.plan, variant)
 	}
 	found := participant{policy: k.policy, group: selected.group, variant: variant}
-	reply, err := e.options.Store.Evaluate(ctx, &quota.Call{
-		Entries: []quota.Entry{{Policy: found.stored, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
+	reply, err := e.options.Store.Evaluate(ctx, &store.Call{
+		Entries: []store.Entry{{Policy: found.stored, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})
 	if err != nil {
 		return nil, err
 	}
 	r := &reply.Entries[0]
 	state.Limits = found.appendStates(nil, r)
-	if r.Verdict == quota.Blocked {
+	if r.Verdict == store.Blocked {
 		state.Blocked, state.BlockedBy = true, r.BlockedBy
 		state.BlockLeft = r.BlockLeft
 	}
@@ -55,8 +55,8 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 }
 
 // addHolds adds the open holds of the key: reservations or slices.
-func (e *Engine) addHolds(ctx context.Context, state *limiter.KeyState, policy *quota.Policy, key quota.Key, open int64) error {
-	var holds []quota.Hold
+func (e *Engine) addHolds(ctx context.Context, state *limiter.KeyState, policy *store.Policy, key store.Key, open int64) error {
+	var holds []store.Hold
 	if open > 0 && e.options.Holds != nil {
 		var err error
 		if holds, err = e.options.Holds.Holds(ctx, policy, key, limiter.MaxListedHolds); err != nil {
@@ -149,7 +149,7 @@ func (e *Engine) unlist(ctx context.Context, k *policyKey, err error) error {
 
 // Bounds of UnblockAll: the blocks in one list, and the blocks that are lifted at the same time.
 const (
-	maxUnblocked    = quota.MaxListedBlocks
+	maxUnblocked    = store.MaxListedBlocks
 	unblockedAtOnce = 16
 )
 
@@ -182,7 +182,7 @@ func (e *Engine) UnblockAll(ctx context.Context, id string) (int, error) {
 // policyKey is one key of one policy, encoded for the store.
 type policyKey struct {
 	policy   *policy
-	key      quota.Key
+	key      store.Key
 	parts    []string // of the key
 	groups   groupSet
 	revision int64
@@ -209,7 +209,7 @@ func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*
 	if name.Parts == nil && len(p.plan.Key) > 0 {
 		return nil, &limiter.FieldError{Field: "key", Problem: "must be given: the policy has a key"}
 	}
-	k.key, k.parts = quota.EncodeKey(name.Parts...), name.Parts
+	k.key, k.parts = store.EncodeKey(name.Parts...), name.Parts
 	k.groups = p.groupsOf(k.parts, v.groups)
 	return k, nil
 }
@@ -225,8 +225,8 @@ func (e *Engine) policyOf(id string) (*view, *policy, error) {
 }
 
 // listedKey returns the key of the policy that is listed with the hash.
-func (e *Engine) listedKey(ctx context.Context, id, hash string) (quota.Key, error) {
-	var key quota.Key
+func (e *Engine) listedKey(ctx context.Context, id, hash string) (store.Key, error) {
+	var key store.Key
 	if e.options.Observer != nil {
 		var err error
 		if key, err = e.options.Observer.Resolve(ctx, id, hash); err != nil {
@@ -240,4 +240,4 @@ func (e *Engine) listedKey(ctx context.Context, id, hash string) (quota.Key, err
 }
 
 // KeyHash returns the hash that stands for the key in logs, which must not hold keys.
-func (*Engine) KeyHash(key ...string) string { return quota.EncodeKey(key...).Hash() }
+func (*Engine) KeyHash(key ...string) string { return store.EncodeKey(key...).Hash() }

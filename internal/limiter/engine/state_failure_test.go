@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // operated counts the changes by operators, of keys. The first one fails if fails is true.
@@ -33,7 +33,7 @@ type blockList struct {
 	engine.Observer
 
 	changes atomic.Int64
-	blocks  []quota.Block
+	blocks  []store.Block
 }
 
 func (o *operated) change() error {
@@ -43,29 +43,29 @@ func (o *operated) change() error {
 	return nil
 }
 
-func (o *operated) Reset(context.Context, *quota.Policy, quota.Key) (bool, error) {
+func (o *operated) Reset(context.Context, *store.Policy, store.Key) (bool, error) {
 	return true, o.change()
 }
 
-func (o *operated) Unblock(_ context.Context, _ *quota.Policy, key quota.Key) (bool, error) {
+func (o *operated) Unblock(_ context.Context, _ *store.Policy, key store.Key) (bool, error) {
 	return key != "gone", o.change()
 }
 
-func (o *operated) Block(context.Context, *quota.Policy, quota.Key, time.Duration) error {
+func (o *operated) Block(context.Context, *store.Policy, store.Key, time.Duration) error {
 	return o.change()
 }
 
-func (l *blockList) AddBlock(context.Context, string, quota.Key, time.Duration) error {
+func (l *blockList) AddBlock(context.Context, string, store.Key, time.Duration) error {
 	l.changes.Add(1)
 	return nil
 }
 
-func (l *blockList) RemoveBlock(context.Context, string, quota.Key) error {
+func (l *blockList) RemoveBlock(context.Context, string, store.Key) error {
 	l.changes.Add(1)
 	return nil
 }
 
-func (l *blockList) BlockedKeys(context.Context, string, int) ([]quota.Block, error) {
+func (l *blockList) BlockedKeys(context.Context, string, int) ([]store.Block, error) {
 	if l.blocks == nil {
 		return nil, lost()
 	}
@@ -88,7 +88,7 @@ func TestFailedChangesOfKeys(t *testing.T) {
 			g := NewWithT(t)
 			o, l := &operated{fails: true}, &blockList{}
 			call := stateCalls(newOperated(o, l, trying(2)))[name]
-			_, failed := errors.AsType[*quota.StoreError](call(t.Context(), "a/x", alice))
+			_, failed := errors.AsType[*store.StoreError](call(t.Context(), "a/x", alice))
 			g.Expect(failed).To(BeTrue())
 			g.Expect([]int64{o.changes.Load(), l.changes.Load()}).To(Equal([]int64{1, 0}))
 			g.Expect(call(t.Context(), "a/x", alice)).To(Succeed())
@@ -99,7 +99,7 @@ func TestFailedChangesOfKeys(t *testing.T) {
 
 func TestUnblockAll(t *testing.T) {
 	g := NewWithT(t)
-	l := &blockList{blocks: []quota.Block{{Key: "alice"}, {Key: "gone"}, {Key: "bob"}}}
+	l := &blockList{blocks: []store.Block{{Key: "alice"}, {Key: "gone"}, {Key: "bob"}}}
 	e := newOperated(&operated{}, l)
 	g.Expect(e.UnblockAll(t.Context(), "a/x")).To(Equal(2), "one block has ended meanwhile")
 	g.Expect(l.changes.Load()).To(Equal(int64(3)))
@@ -119,16 +119,16 @@ func TestUnblockAll(t *testing.T) {
 type hashed struct {
 	engine.Observer
 
-	key quota.Key
+	key store.Key
 	err error
 }
 
-func (h *hashed) Resolve(context.Context, string, string) (quota.Key, error) { return h.key, h.err }
+func (h *hashed) Resolve(context.Context, string, string) (store.Key, error) { return h.key, h.err }
 
 // A key that is given by its hash is the listed one, with its override.
 func TestStateOfAListedKey(t *testing.T) {
 	g := NewWithT(t)
-	h := &hashed{key: quota.EncodeKey("a|b")}
+	h := &hashed{key: store.EncodeKey("a|b")}
 	e := observed(t, h, makePlan("a/x", keyed(apiKey), overridden(allow(keys("a|b")))))
 	hash := limiter.KeyName{Hash: "h"}
 	state, err := e.Inspect(t.Context(), "a/x", hash, plan.Attributes{})
@@ -148,7 +148,7 @@ func TestUnblockAllInMemory(t *testing.T) {
 	g := NewWithT(t)
 	local := &operated{}
 	e := engine.New(engine.Options{
-		Store: &operated{}, Local: local, Observer: &blockList{blocks: []quota.Block{{Key: "alice"}}},
+		Store: &operated{}, Local: local, Observer: &blockList{blocks: []store.Block{{Key: "alice"}}},
 		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))

@@ -17,9 +17,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -298,7 +298,7 @@ func TestStateCallsReportAnUnreachableRedis(t *testing.T) {
 	r := newOnRedis(t, makePlan("a/keyed", keyed(apiKey)))
 	r.server.Stop()
 	for name, call := range stateCalls(r.Engine) {
-		var failure *quota.StoreError
+		var failure *store.StoreError
 		NewWithT(t).Expect(errors.As(call(t.Context(), "a/keyed", alice), &failure)).To(BeTrue(), name)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/engine"
-	"github.com/weir-dev/weir/internal/limiter/memory"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/memory"
 )
 
 // testStore is a memory.Store with a clock that stands still. It answers one call at a time.
@@ -25,10 +25,10 @@ type testStore struct {
 	low  bool   // on memory, where a test lets it be
 	err  error  // in place of replies, unless nil
 	// around decides in place of evaluate, which it may call; nil is evaluate.
-	around func(evaluate func() (*quota.Reply, error), call *quota.Call) (*quota.Reply, error)
+	around func(evaluate func() (*store.Reply, error), call *store.Call) (*store.Reply, error)
 
-	given    *quota.Call // the last call
-	last     *quota.Call // a copy of it
+	given    *store.Call // the last call
+	last     *store.Call // a copy of it
 	canceled bool        // its context was canceled
 }
 
@@ -43,12 +43,12 @@ func (s *testStore) empty() {
 	s.Store = memory.NewStore(memory.Options{Keys: 100_000, Now: func() time.Time { return s.now }})
 }
 
-func (s *testStore) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
+func (s *testStore) Evaluate(ctx context.Context, call *store.Call) (*store.Reply, error) {
 	s.Lock()
 	defer s.Unlock()
 	s.canceled, s.given = ctx.Err() != nil, call
-	s.last = &quota.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, Uncached: call.Uncached}
-	evaluate := func() (*quota.Reply, error) {
+	s.last = &store.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, Uncached: call.Uncached}
+	evaluate := func() (*store.Reply, error) {
 		if s.err != nil {
 			return nil, s.err
 		}
@@ -60,14 +60,14 @@ func (s *testStore) Evaluate(ctx context.Context, call *quota.Call) (*quota.Repl
 	return evaluate()
 }
 
-func (s *testStore) Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
+func (s *testStore) Reset(ctx context.Context, policy *store.Policy, key store.Key) (bool, error) {
 	if s.err != nil {
 		return false, s.err
 	}
 	return s.Store.Reset(ctx, policy, key)
 }
 
-func (s *testStore) Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
+func (s *testStore) Unblock(ctx context.Context, policy *store.Policy, key store.Key) (bool, error) {
 	if s.err != nil {
 		return false, s.err
 	}
@@ -76,15 +76,15 @@ func (s *testStore) Unblock(ctx context.Context, policy *quota.Policy, key quota
 
 // during calls the function in each call.
 func (s *testStore) during(do func()) {
-	s.around = func(evaluate func() (*quota.Reply, error), _ *quota.Call) (*quota.Reply, error) {
+	s.around = func(evaluate func() (*store.Reply, error), _ *store.Call) (*store.Reply, error) {
 		do()
 		return evaluate()
 	}
 }
 
 // changeReplies changes the replies.
-func (s *testStore) changeReplies(change func(*quota.Reply)) {
-	s.around = func(evaluate func() (*quota.Reply, error), _ *quota.Call) (*quota.Reply, error) {
+func (s *testStore) changeReplies(change func(*store.Reply)) {
+	s.around = func(evaluate func() (*store.Reply, error), _ *store.Call) (*store.Reply, error) {
 		reply, err := evaluate()
 		if reply != nil {
 			change(reply)
@@ -95,7 +95,7 @@ func (s *testStore) changeReplies(change func(*quota.Reply)) {
 
 // loseReplies loses the replies of calls that are decided.
 func (s *testStore) loseReplies() {
-	s.around = func(evaluate func() (*quota.Reply, error), _ *quota.Call) (*quota.Reply, error) {
+	s.around = func(evaluate func() (*store.Reply, error), _ *store.Call) (*store.Reply, error) {
 		_, _ = evaluate()
 		return nil, lost()
 	}
@@ -104,9 +104,9 @@ func (s *testStore) loseReplies() {
 // failWith lets all calls with the policy fail, and counts all calls.
 func (s *testStore) failWith(policy string, err error) (calls *int) {
 	calls = new(int)
-	s.around = func(evaluate func() (*quota.Reply, error), call *quota.Call) (*quota.Reply, error) {
+	s.around = func(evaluate func() (*store.Reply, error), call *store.Call) (*store.Reply, error) {
 		*calls++
-		if slices.ContainsFunc(call.Entries, func(e quota.Entry) bool { return e.Policy.ID() == policy }) {
+		if slices.ContainsFunc(call.Entries, func(e store.Entry) bool { return e.Policy.ID() == policy }) {
 			return nil, err
 		}
 		return evaluate()

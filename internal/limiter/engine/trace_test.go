@@ -16,12 +16,12 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 type panicking struct{ engine.Store }
 
-func (panicking) Evaluate(context.Context, *quota.Call) (*quota.Reply, error) { panic("original") }
+func (panicking) Evaluate(context.Context, *store.Call) (*store.Reply, error) { panic("original") }
 
 func TestPanicEndsTheSpanAndKeepsItsCause(t *testing.T) {
 	g := NewWithT(t)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // variant holds the limits of a policy with the numbers of one override, or with the
@@ -24,7 +24,7 @@ type variant struct {
 	quotas        []int64 // of limits, in the same order
 	smallestQuota int64
 	concurrent    bool                         // a limit uses Concurrency
-	stored        *quota.Policy                // as stores take it
+	stored        *store.Policy                // as stores take it
 	candidate     *candidate                   // nil if no limit has one
 	lastShare     atomic.Pointer[replicaShare] // see shareOf
 }
@@ -58,16 +58,16 @@ func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
 	return v
 }
 
-func (v *variant) storedLimits() []quota.Limit {
-	limits := make([]quota.Limit, len(v.limits))
+func (v *variant) storedLimits() []store.Limit {
+	limits := make([]store.Limit, len(v.limits))
 	for i, l := range v.limits {
-		var calendar quota.Calendar // nil, not a nil *plan.Calendar
+		var calendar store.Calendar // nil, not a nil *plan.Calendar
 		if l.Calendar != nil {
 			calendar = l.Calendar
 		}
-		limits[i] = quota.Limit{
+		limits[i] = store.Limit{
 			Name:        l.Name,
-			Algorithm:   quota.AlgorithmNamed(string(l.Algorithm)),
+			Algorithm:   store.AlgorithmNamed(string(l.Algorithm)),
 			Quota:       v.quotas[i],
 			Threshold:   l.Threshold,
 			HardQuota:   l.HardQuota(),
@@ -83,11 +83,11 @@ func (v *variant) storedLimits() []quota.Limit {
 }
 
 // escalationOf returns how the blocks of the limit become longer, nil if they do not.
-func escalationOf(l *plan.Limit) *quota.Escalation {
+func escalationOf(l *plan.Limit) *store.Escalation {
 	if len(l.BlocksMillis) == 0 {
 		return nil
 	}
-	e := &quota.Escalation{Window: time.Duration(l.EscalationMillis) * time.Millisecond}
+	e := &store.Escalation{Window: time.Duration(l.EscalationMillis) * time.Millisecond}
 	for _, millis := range l.BlocksMillis {
 		e.Lengths = append(e.Lengths, time.Duration(millis)*time.Millisecond)
 	}

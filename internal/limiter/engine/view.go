@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/persistent"
 )
 
@@ -116,7 +116,7 @@ func (u *viewUpdate) setExceptions(id string, p *policy) {
 }
 
 // isCurrent reports whether the view has the policy that stores know as p.
-func (v *view) isCurrent(p *quota.Policy) bool {
+func (v *view) isCurrent(p *store.Policy) bool {
 	current, err := v.policyOf(p.ID())
 	return err == nil && p.IsVariantOf(current.base.stored)
 }

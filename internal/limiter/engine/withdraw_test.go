@@ -13,14 +13,14 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // cancelDuring cancels a context while the store decides the first call.
 func (s *testStore) cancelDuring(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s.around = func(evaluate func() (*quota.Reply, error), _ *quota.Call) (*quota.Reply, error) {
+	s.around = func(evaluate func() (*store.Reply, error), _ *store.Call) (*store.Reply, error) {
 		cancel()
 		return evaluate()
 	}

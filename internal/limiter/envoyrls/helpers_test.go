@@ -28,7 +28,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/reference"
 )
 
@@ -47,7 +47,7 @@ type countingStore struct {
 	calls int
 }
 
-func (s *countingStore) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, error) {
+func (s *countingStore) Evaluate(_ context.Context, call *store.Call) (*store.Reply, error) {
 	s.calls++
 	if s.err != nil {
 		return nil, s.err

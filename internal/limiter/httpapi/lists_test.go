@@ -15,7 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // get returns the decoded answer of a list.
@@ -61,7 +61,7 @@ func TestAHashStandsForItsKey(t *testing.T) {
 			top := first(o.get("lister", "/v1/top?policy=shop/login"), "policies")
 			listed := first(top, "keys")
 			hash, _ := listed["keyHash"].(string)
-			g.Expect(hash).To(Equal(quota.EncodeKey(key).Hash()))
+			g.Expect(hash).To(Equal(store.EncodeKey(key).Hash()))
 			g.Expect(listed).To(HaveKeyWithValue("count", 3.0))
 			g.Expect(listed).To(HaveKeyWithValue("masked", true))
 			g.Expect(listed["key"]).To(HaveLen(1))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // maxPending bounds the started blocks that wait to be written to the lists. Further ones are dropped.
@@ -18,7 +18,7 @@ const maxPending = 10_000
 
 // pendingBlock is a block that is not in the lists yet.
 type pendingBlock struct {
-	key quota.Key
+	key store.Key
 	end time.Time
 }
 
@@ -28,7 +28,7 @@ func (c *Collector) addPending(e *event) {
 		c.drops.buffer.Add(1)
 		return
 	}
-	c.pending[e.policy] = append(c.pending[e.policy], pendingBlock{key: quota.Key(e.text()), end: e.end})
+	c.pending[e.policy] = append(c.pending[e.policy], pendingBlock{key: store.Key(e.text()), end: e.end})
 	c.pendings++
 }
 
@@ -57,27 +57,27 @@ func (c *Collector) writeBlocks(ctx context.Context) error {
 
 func (c *Collector) listBlocks(ctx context.Context, policy string, blocks []pendingBlock) error {
 	now := c.o.Now()
-	listed := make([]quota.Block, 0, len(blocks))
+	listed := make([]store.Block, 0, len(blocks))
 	for _, b := range blocks {
 		if left := b.end.Sub(now); left > 0 {
-			listed = append(listed, quota.Block{Key: b.key, Left: left})
+			listed = append(listed, store.Block{Key: b.key, Left: left})
 		}
 	}
 	return c.o.Blocks.AddBlocks(ctx, policy, listed)
 }
 
 // AddBlock adds a block to the list of the policy at once.
-func (c *Collector) AddBlock(ctx context.Context, policy string, key quota.Key, left time.Duration) error {
-	return c.o.Blocks.AddBlocks(ctx, policy, []quota.Block{{Key: key, Left: left}})
+func (c *Collector) AddBlock(ctx context.Context, policy string, key store.Key, left time.Duration) error {
+	return c.o.Blocks.AddBlocks(ctx, policy, []store.Block{{Key: key, Left: left}})
 }
 
 // RemoveBlock removes a lifted block from the list of the policy.
-func (c *Collector) RemoveBlock(ctx context.Context, policy string, key quota.Key) error {
+func (c *Collector) RemoveBlock(ctx context.Context, policy string, key store.Key) error {
 	return c.o.Blocks.RemoveBlock(ctx, policy, key)
 }
 
 // BlockedKeys returns up to most live blocks in the list of the policy.
-func (c *Collector) BlockedKeys(ctx context.Context, policy string, most int) ([]quota.Block, error) {
+func (c *Collector) BlockedKeys(ctx context.Context, policy string, most int) ([]store.Block, error) {
 	live, _, err := c.o.Blocks.Blocks(ctx, policy, most)
 	return live, err
 }
@@ -130,13 +130,13 @@ func truncate(list *limiter.BlockList, most int) {
 }
 
 // listedKey returns the key as in lists.
-func listedKey(key quota.Key) limiter.ListedKey {
+func listedKey(key store.Key) limiter.ListedKey {
 	return limiter.ListedKey{Parts: key.Parts(), Hash: key.Hash()}
 }
 
 // Resolve returns the key of the policy that is listed with the hash: blocked, or denied often on any
 // replica.
-func (c *Collector) Resolve(ctx context.Context, policy, hash string) (quota.Key, error) {
+func (c *Collector) Resolve(ctx context.Context, policy, hash string) (store.Key, error) {
 	if key := c.resolveDenied(policy, hash); key != "" {
 		return key, nil
 	}
@@ -147,7 +147,7 @@ func (c *Collector) Resolve(ctx context.Context, policy, hash string) (quota.Key
 }
 
 // resolveDenied finds the hash among the keys that were denied on this replica.
-func (c *Collector) resolveDenied(policy, hash string) quota.Key {
+func (c *Collector) resolveDenied(policy, hash string) store.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.summaries.policies[policy]
@@ -165,7 +165,7 @@ func (c *Collector) resolveDenied(policy, hash string) quota.Key {
 }
 
 // resolveShared finds the hash among the keys that other replicas share, or that ended ones left.
-func (c *Collector) resolveShared(ctx context.Context, policy, hash string) (quota.Key, error) {
+func (c *Collector) resolveShared(ctx context.Context, policy, hash string) (store.Key, error) {
 	if c.exchange == nil {
 		return "", nil
 	}
@@ -177,8 +177,8 @@ func (c *Collector) resolveShared(ctx context.Context, policy, hash string) (quo
 	for _, part := range slices.Concat(parts, left) {
 		for i := range part.Policies {
 			for _, k := range part.Policies[i].Keys {
-				if part.Policies[i].Policy == policy && k.Length == len(k.Key) && quota.Key(k.Key).Hash() == hash {
-					return quota.Key(k.Key), nil
+				if part.Policies[i].Policy == policy && k.Length == len(k.Key) && store.Key(k.Key).Hash() == hash {
+					return store.Key(k.Key), nil
 				}
 			}
 		}

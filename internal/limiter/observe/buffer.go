@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 const (
@@ -69,7 +69,7 @@ func newBuffer(size uint64, wake chan<- struct{}) *buffer {
 func (b *buffer) slot(position uint64) *slot { return &b.slots[position&(b.size-1)] }
 
 // add appends the event and reports whether there was room. It copies the key.
-func (b *buffer) add(policy string, key quota.Key, hash uint64, end time.Time) bool {
+func (b *buffer) add(policy string, key store.Key, hash uint64, end time.Time) bool {
 	if len(key) > inlineBytes && b.long.Add(int64(len(key))) > maxLongBytes {
 		b.long.Add(-int64(len(key)))
 		return false
@@ -94,7 +94,7 @@ func (b *buffer) add(policy string, key quota.Key, hash uint64, end time.Time) b
 	}
 }
 
-func (e *event) set(policy string, key quota.Key, hash uint64, end time.Time) {
+func (e *event) set(policy string, key store.Key, hash uint64, end time.Time) {
 	e.policy, e.hash, e.end = policy, hash, end
 	if len(key) > inlineBytes {
 		e.length, e.long = -1, strings.Clone(string(key))

@@ -14,7 +14,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -28,9 +28,9 @@ func TestBufferWithManyWriters(t *testing.T) {
 	for w := range writers {
 		group.Go(func() {
 			for i := range each {
-				key := quota.Key(strconv.Itoa(i))
+				key := store.Key(strconv.Itoa(i))
 				if i%7 == 0 {
-					key = quota.Key(strings.Repeat("x", 300)) + key
+					key = store.Key(strings.Repeat("x", 300)) + key
 				}
 				if !b.add(strconv.Itoa(w), key, uint64(i+1), time.Time{}) {
 					dropped.Add(1)
@@ -82,7 +82,7 @@ func TestBufferRejectsWhenFull(t *testing.T) {
 	g.Expect(wake).To(Receive())
 	g.Expect(b.take(func(*event) {})).To(BeTrue())
 	g.Expect(b.add("p", "k", 1, time.Time{})).To(BeTrue())
-	g.Expect(b.add("p", quota.Key(strings.Repeat("x", maxLongBytes+1)), 1, time.Time{})).To(BeFalse(), "too long for the room of long keys")
+	g.Expect(b.add("p", store.Key(strings.Repeat("x", maxLongBytes+1)), 1, time.Time{})).To(BeFalse(), "too long for the room of long keys")
 	g.Expect(b.long.Load()).To(BeZero())
 }
 

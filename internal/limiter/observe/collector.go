@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 const (
@@ -31,11 +31,11 @@ const (
 
 // BlockStore lists started blocks. redisstore.Store does in Redis, memory.Store in this process.
 type BlockStore interface {
-	AddBlocks(ctx context.Context, policy string, blocks []quota.Block) error
-	RemoveBlock(ctx context.Context, policy string, key quota.Key) error
+	AddBlocks(ctx context.Context, policy string, blocks []store.Block) error
+	RemoveBlock(ctx context.Context, policy string, key store.Key) error
 	CountBlocks(ctx context.Context, policies []string) ([]int, error)
-	Blocks(ctx context.Context, policy string, most int) (live []quota.Block, more bool, err error)
-	FindBlock(ctx context.Context, policy, hash string) (quota.Key, error)
+	Blocks(ctx context.Context, policy string, most int) (live []store.Block, more bool, err error)
+	FindBlock(ctx context.Context, policy, hash string) (store.Key, error)
 }
 
 // Options configure a Collector.
@@ -108,7 +108,7 @@ func (c *Collector) Watch(each func(visit func(policy string, n limiter.Decision
 }
 
 // Deny records a denial of the key by the policy. It does not keep the key.
-func (c *Collector) Deny(policy string, key quota.Key) {
+func (c *Collector) Deny(policy string, key store.Key) {
 	hash := c.hash(policy, key)
 	if !c.hot.add(hash) && !c.denials.add(policy, key, hash, time.Time{}) {
 		c.drops.buffer.Add(1)
@@ -116,14 +116,14 @@ func (c *Collector) Deny(policy string, key quota.Key) {
 }
 
 // Block records that a block of the key began, which ends at the time. It does not keep the key.
-func (c *Collector) Block(policy string, key quota.Key, end time.Time) {
+func (c *Collector) Block(policy string, key store.Key, end time.Time) {
 	if !c.blocks.add(policy, key, 0, end) {
 		c.drops.buffer.Add(1)
 	}
 }
 
 // hash returns a hash of the policy and the key, with a random seed.
-func (c *Collector) hash(policy string, key quota.Key) uint64 {
+func (c *Collector) hash(policy string, key store.Key) uint64 {
 	return maphash.String(c.seed, string(key)) ^ bits.RotateLeft64(maphash.String(c.seed, policy), 1)
 }
 

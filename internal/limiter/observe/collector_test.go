@@ -16,10 +16,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/memory"
-	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/memory"
+	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -71,7 +71,7 @@ func run(t *testing.T, c *Collector) {
 	})
 }
 
-func deny(c *Collector, policy string, key quota.Key, n int) {
+func deny(c *Collector, policy string, key store.Key, n int) {
 	for range n {
 		c.Deny(policy, key)
 	}
@@ -91,7 +91,7 @@ func keysOf(a *limiter.Activity) map[string]int64 {
 func TestActivityOfOneProcess(t *testing.T) {
 	g := NewWithT(t)
 	c := newCollector(t, Options{})
-	deny(c, "shop/login", quota.EncodeKey("alice", "192.0.2.1"), 5)
+	deny(c, "shop/login", store.EncodeKey("alice", "192.0.2.1"), 5)
 	deny(c, "shop/other", "bob", 2)
 	deny(c, "bank/login", "carol", 1)
 	for scope, want := range map[limiter.Scope]map[string]int64{
@@ -113,7 +113,7 @@ func TestReplicasShareWhileSomebodyLooks(t *testing.T) {
 	all, server := onRedis(t, "a", "b", "c")
 	for name, c := range all {
 		deny(c, "shop/login", "alice", 10)
-		deny(c, "shop/login", quota.Key("only-"+name), 3)
+		deny(c, "shop/login", store.Key("only-"+name), 3)
 		deny(c, "bank/login", "carol", 7)
 		run(t, c)
 	}
@@ -137,8 +137,8 @@ func TestReplicasShareWhileSomebodyLooks(t *testing.T) {
 	g.Expect(keysOf(a)).To(Equal(map[string]int64{"bank/login carol": 21}))
 
 	// A key that another replica lists is found by its hash.
-	g.Expect(all["a"].Resolve(t.Context(), "shop/login", quota.Key("only-c").Hash())).To(Equal(quota.Key("only-c")))
-	g.Expect(all["a"].Resolve(t.Context(), "bank/login", quota.Key("only-c").Hash())).To(BeEmpty())
+	g.Expect(all["a"].Resolve(t.Context(), "shop/login", store.Key("only-c").Hash())).To(Equal(store.Key("only-c")))
+	g.Expect(all["a"].Resolve(t.Context(), "bank/login", store.Key("only-c").Hash())).To(BeEmpty())
 
 	g.Eventually(func() int64 { return client.DBSize(t.Context()).Val() }, "30s", "500ms").Should(BeZero(), "nobody looks any more")
 }
@@ -169,11 +169,11 @@ func TestBlocksOfSeveralPoliciesAreOneList(t *testing.T) {
 	var policies []string
 	for i := range 5 {
 		id := fmt.Sprint("shop/p-", i)
-		p := quota.NewVariants(quota.Settings{ID: id}, []quota.Limit{{
-			Name: "l", Algorithm: quota.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
+		p := store.NewVariants(store.Settings{ID: id}, []store.Limit{{
+			Name: "l", Algorithm: store.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
 		}})[0]
 		for j := range 3 {
-			key, length := quota.Key(fmt.Sprint("user-", j)), time.Duration(1+5*j+i)*time.Hour
+			key, length := store.Key(fmt.Sprint("user-", j)), time.Duration(1+5*j+i)*time.Hour
 			g.Expect(backend.Block(t.Context(), p, key, length)).To(Succeed())
 			g.Expect(c.AddBlock(t.Context(), id, key, length)).To(Succeed())
 		}
@@ -200,15 +200,15 @@ func TestBegunBlocksAreListed(t *testing.T) {
 	c := all["a"]
 	backend, ok := c.o.Blocks.(*redisstore.Store)
 	g.Expect(ok).To(BeTrue())
-	p := quota.NewVariants(quota.Settings{ID: "shop/login"}, []quota.Limit{{
-		Name: "l", Algorithm: quota.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
+	p := store.NewVariants(store.Settings{ID: "shop/login"}, []store.Limit{{
+		Name: "l", Algorithm: store.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
 	}})[0]
-	begin := func(key quota.Key) {
+	begin := func(key store.Key) {
 		t.Helper()
 		g.Expect(backend.Block(t.Context(), p, key, time.Hour)).To(Succeed())
 		c.Block("shop/login", key, time.Now().Add(time.Hour))
 	}
-	long := quota.EncodeKey(strings.Repeat("\x1b", 255), strings.Repeat("{", 255))
+	long := store.EncodeKey(strings.Repeat("\x1b", 255), strings.Repeat("{", 255))
 	begin(long)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -235,7 +235,7 @@ func TestWhatDoesNotFitIsDroppedAndCounted(t *testing.T) {
 	g := NewWithT(t)
 	c := newCollector(t, Options{})
 	for i := range bufferedDenials + 100 {
-		c.Deny("shop/login", quota.Key(fmt.Sprint("user-", i)))
+		c.Deny("shop/login", store.Key(fmt.Sprint("user-", i)))
 	}
 	g.Expect(c.drops.buffer.Load()).To(Equal(int64(100)))
 	c.drain()
@@ -254,7 +254,7 @@ func TestPartsAreBounded(t *testing.T) {
 	c := newCollector(t, Options{})
 	for i := range 400 {
 		for k := range summarySize {
-			key := quota.Key(fmt.Sprint("user-", k, strings.Repeat("x", 100)))
+			key := store.Key(fmt.Sprint("user-", k, strings.Repeat("x", 100)))
 			c.count(fmt.Sprint("shop/p-", i), &keyText{text: []byte(key), length: len(key), hash: uint64(k + 1)}, int64(k+1))
 		}
 	}

@@ -6,7 +6,7 @@ package observe
 import (
 	"sync/atomic"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 const (
@@ -31,7 +31,7 @@ type hot struct {
 // hotOwner is the key of a counter.
 type hotOwner struct {
 	policy string
-	key    quota.Key // as in the summary
+	key    store.Key // as in the summary
 	length int
 	hash   uint64
 	idle   int // flushes without denials

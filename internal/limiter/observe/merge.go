@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // keyList is a summary: keys with their counts, and the most that any other key may have occurred.
@@ -126,5 +126,5 @@ func (k *keyPart) listed() limiter.ListedKey {
 	if len(k.Key) < k.Length {
 		return limiter.ListedKey{Parts: []string{k.Key}, Cut: true}
 	}
-	return listedKey(quota.Key(k.Key))
+	return listedKey(store.Key(k.Key))
 }

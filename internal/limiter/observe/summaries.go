@@ -6,7 +6,7 @@ package observe
 import (
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 const (
@@ -63,12 +63,12 @@ func (s *summaries) replace(c *counted, k *keyText) {
 	if extra := len(kept) - inlineBytes; s.extra+extra > maxExtraBytes {
 		kept = kept[:min(len(kept), inlineBytes)]
 	}
-	c.key, c.hash, c.length = quota.Key(kept), k.hash, k.length
+	c.key, c.hash, c.length = store.Key(kept), k.hash, k.length
 	s.extra += extraOf(c.key)
 }
 
 // extraOf returns the bytes of the text beyond inlineBytes.
-func extraOf(key quota.Key) int { return max(0, len(key)-inlineBytes) }
+func extraOf(key store.Key) int { return max(0, len(key)-inlineBytes) }
 
 // rotate begins a period if the current one has ended.
 func (s *summaries) rotate(now time.Time) {

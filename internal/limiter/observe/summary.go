@@ -4,7 +4,7 @@
 package observe
 
 import (
-	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
 // summarySize is the number of keys in a summary.
@@ -12,7 +12,7 @@ const summarySize = 64
 
 // counted is a key with an upper bound of its number of denials, at most err above the true number.
 type counted struct {
-	key   quota.Key
+	key   store.Key
 	hash  uint64
 	count int64
 	err   int64

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 )
 
 // replicaSizes are the numbers of plans for which docs/performance.md lists what an edit, a decision and a plan cost.
@@ -196,11 +196,11 @@ func (*loadedReplica) heapAllocated() float64 {
 type admittingStore struct {
 	engine.Store
 
-	reply quota.Reply
+	reply store.Reply
 }
 
-var twoLimitStore = &admittingStore{reply: quota.Reply{Entries: []quota.EntryReply{{Limits: []quota.LimitReply{{Admits: true}, {Admits: true}}}}}}
+var twoLimitStore = &admittingStore{reply: store.Reply{Entries: []store.EntryReply{{Limits: []store.LimitReply{{Admits: true}, {Admits: true}}}}}}
 
-func (s *admittingStore) Evaluate(context.Context, *quota.Call) (*quota.Reply, error) {
+func (s *admittingStore) Evaluate(context.Context, *store.Call) (*store.Reply, error) {
 	return &s.reply, nil
 }

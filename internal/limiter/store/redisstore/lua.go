@@ -1,0 +1,82 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/weir-dev/weir/internal/limiter/store"
+)
+
+// binding binds an algorithm to its Lua files and their arguments.
+type binding struct {
+	code store.Algorithm
+	// general, lean and shared are the Lua files for the general code, for lean.lua, and for both. lean is empty
+	// if lean.lua decides no checks by the algorithm.
+	general, lean, shared []string
+	// arguments returns the arguments of a limit after quota, window and block.
+	arguments func(*store.Limit) []int64
+}
+
+// bindings are in the order in which scripts are assembled. The index is the bit of an algorithm
+// in a bit set.
+var bindings = [...]binding{
+	{
+		code:      store.FixedWindow,
+		general:   []string{"fixed_window.lua"},
+		lean:      []string{"fixed_window_lean.lua"},
+		arguments: func(l *store.Limit) []int64 { return []int64{l.Ceiling(), exactTTL(l.LongestWindow())} },
+	},
+	{
+		code:    store.SlidingLog,
+		general: []string{"log.lua", "sliding_log.lua"},
+		lean:    []string{"log_lean.lua", "sliding_log_lean.lua"},
+		shared:  []string{"log_search.lua"},
+	},
+	{
+		code:      store.SlidingWindow,
+		general:   []string{"log.lua", "sliding_window.lua"},
+		lean:      []string{"log_lean.lua", "sliding_window_lean.lua"},
+		shared:    []string{"log_search.lua"},
+		arguments: func(l *store.Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.Ceiling()} },
+	},
+	{
+		code:      store.TokenBucket,
+		general:   []string{"deficit.lua", "token_bucket.lua"},
+		lean:      []string{"deficit_lean.lua", "token_bucket_lean.lua"},
+		shared:    []string{"bucket.lua"},
+		arguments: refillArguments,
+	},
+	{
+		code:      store.GCRA,
+		general:   []string{"deficit.lua", "gcra.lua"},
+		lean:      []string{"deficit_lean.lua", "gcra_lean.lua"},
+		shared:    []string{"arrival.lua"},
+		arguments: refillArguments,
+	},
+	{
+		code:      store.Suppressed,
+		general:   []string{"log.lua", "suppressed.lua"},
+		shared:    []string{"log_search.lua"},
+		arguments: func(l *store.Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.HardQuota} },
+	},
+	{code: store.Concurrency, general: []string{"concurrency.lua"}},
+}
+
+func refillArguments(l *store.Limit) []int64 { return []int64{l.Threshold, l.Ceiling()} }
+
+func indexOf(a store.Algorithm) int {
+	i := slices.IndexFunc(bindings[:], func(b binding) bool { return b.code == a })
+	if i < 0 {
+		panic("redisstore: unknown algorithm " + strconv.Quote(string(a)))
+	}
+	return i
+}
+
+func bindingOf(a store.Algorithm) *binding { return &bindings[indexOf(a)] }
+
+var suppressedBit = bitOf(store.Suppressed)
+
+func bitOf(a store.Algorithm) uint { return 1 << indexOf(a) }
