@@ -159,7 +159,7 @@ lint-fix: ## Run the linters and apply their fixes.
 
 .PHONY: openapi
 openapi: ## Check the OpenAPI document with Redocly.
-	hack/npm.sh redocly lint --config tools/npm/redocly.yaml --format stylish internal/limiter/httpapi/openapi.yaml
+	hack/npm.sh redocly lint --config tools/npm/redocly.yaml --format stylish internal/limiter/frontend/httpapi/openapi.yaml
 
 .PHONY: docs
 docs: ## Build the site of docs/ in bin/docs; a dead link or anchor fails.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 	"github.com/weir-dev/weir/internal/standalone"
 	"github.com/weir-dev/weir/internal/tlsfiles"
 	"github.com/weir-dev/weir/test/testenv"

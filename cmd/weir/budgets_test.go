@@ -17,8 +17,8 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/frontend/envoyrls/unsent"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/unsent"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/engine"
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store/slicecache"
 	"github.com/weir-dev/weir/internal/tlsfiles"

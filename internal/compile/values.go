@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/limiter/forwarded"
+	"github.com/weir-dev/weir/internal/limiter/frontend/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 

@@ -23,7 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 )
 
 // jwt returns a token with the claims and a signature that depends on its name.

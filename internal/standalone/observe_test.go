@@ -12,7 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 	"github.com/weir-dev/weir/test/testenv"
 )
 

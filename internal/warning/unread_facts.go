@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
-	"github.com/weir-dev/weir/internal/limiter/forwarded"
+	"github.com/weir-dev/weir/internal/limiter/frontend/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/test/testenv"
 )
 

@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/console"
 	"github.com/weir-dev/weir/internal/limiter/engine"
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/frontend/console"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/store/memory"

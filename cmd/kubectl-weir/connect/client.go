@@ -16,8 +16,8 @@ import (
 	"time"
 	"unicode"
 
-	limits "github.com/weir-dev/weir/internal/limiter/answer"
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	limits "github.com/weir-dev/weir/internal/limiter/frontend/answer"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/offline"
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	limits "github.com/weir-dev/weir/internal/limiter/answer"
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	limits "github.com/weir-dev/weir/internal/limiter/frontend/answer"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 )
 
 // Output is the format that -o selects: "" for people, json or yaml for programs.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 )
 
 // MaxShownKey is how many characters of a key a table shows.

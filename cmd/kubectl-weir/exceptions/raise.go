@@ -26,7 +26,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/policies"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/duration"
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/offline"
 )
 

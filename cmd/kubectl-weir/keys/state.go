@@ -16,7 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/duration"
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 )
 
 // arguments are the arguments of every command on a key.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 

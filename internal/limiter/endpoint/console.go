@@ -6,8 +6,8 @@ package endpoint
 import (
 	"net"
 
-	"github.com/weir-dev/weir/internal/limiter/console"
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/frontend/console"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 )
 
 // addConsole adds the console to the options of the operator port, if there is to be one.

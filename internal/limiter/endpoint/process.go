@@ -8,7 +8,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 

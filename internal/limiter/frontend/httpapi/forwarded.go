@@ -1,0 +1,232 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"cmp"
+	"crypto/tls"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/frontend/forwarded"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// readOriginal sets the attributes of the original request: those that a trusted proxy forwards,
+// else the facts of the HTTP request itself. path is the path below pathAuthorize.
+func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
+	peer, a := peerOf(r), &q.check.Attributes
+	a.Method, a.Host, a.Path = r.Method, r.Host, path
+	if path != "" {
+		a.Query = r.URL.RawQuery
+	}
+	a.RemoteAddress = h.proxies.Client(peer, r.Header[forwarded.HeaderFor])
+	a.Headers = q.headers
+	a.RepeatedHeaders = addHeaders(a.Headers, r.Header)
+	if !h.proxies.Contains(peer) {
+		a.Principal = principalOf(r.TLS)
+		h.Ignored.Report(peer, r.Header, h.forwarding...)
+		return nil
+	}
+	t, err := readForwardedTarget(r.Header)
+	if err != nil {
+		return err
+	}
+	a.Method, a.Host = cmp.Or(t.method, a.Method), cmp.Or(t.host, a.Host)
+	if t.path != "" { // with its query
+		a.Path, a.Query = t.path, ""
+	}
+	if h.Door.PrincipalHeader != "" {
+		switch values := r.Header[h.Door.PrincipalHeader]; len(values) {
+		case 0:
+		case 1:
+			a.Principal = strings.TrimSpace(values[0])
+		default:
+			a.PrincipalRepeated = true
+		}
+	}
+	return nil
+}
+
+// addHeaders adds the headers by lower-case name and returns the names of repeated ones. Their
+// values are joined with commas, as Envoy joins them, so that all doors see the same value.
+func addHeaders(headers map[string]string, from http.Header) (repeated []string) {
+	const usualName = 16
+	var names strings.Builder // one memory for all names
+	names.Grow(usualName * len(from))
+	for name, values := range from {
+		if !forwarded.IsRequestHeader(name) {
+			continue
+		}
+		start := names.Len()
+		for i := range len(name) {
+			names.WriteByte(lower(name[i]))
+		}
+		lowered := names.String()[start:]
+		headers[lowered] = plan.TrimValue(strings.Join(values, ","))
+		if len(values) > 1 {
+			repeated = append(repeated, lowered)
+		}
+	}
+	return repeated
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
+}
+
+// principalOf returns the principal of the client certificate: its first URI, which holds a
+// SPIFFE ID, else its first DNS name.
+func principalOf(state *tls.ConnectionState) string {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return ""
+	}
+	leaf := state.VerifiedChains[0][0]
+	switch {
+	case len(leaf.URIs) > 0:
+		return leaf.URIs[0].String()
+	case len(leaf.DNSNames) > 0:
+		return leaf.DNSNames[0]
+	}
+	return ""
+}
+
+// forwardedTarget is the part of the original request that a proxy forwards; absent members
+// are empty.
+type forwardedTarget struct{ method, host, path string }
+
+// readForwardedTarget reads the X-Forwarded-* and the X-Original-* headers. A proxy sets one
+// family and may forward the other from its client unchanged. So neither takes precedence:
+// if both are present they must agree, or the client could describe another request.
+func readForwardedTarget(h http.Header) (forwardedTarget, error) {
+	xForwarded, err := readXForwarded(h)
+	if err != nil {
+		return forwardedTarget{}, err
+	}
+	xOriginal, err := readXOriginal(h)
+	if err != nil {
+		return forwardedTarget{}, err
+	}
+	// nginx has no X-Original header for the host, so either family may provide it.
+	host, err := agreed(forwarded.HeaderHost, xForwarded.host, xOriginal.host)
+	if err != nil {
+		return forwardedTarget{}, err
+	}
+	xForwarded.host, xOriginal.host = host, host
+	// A family that sets nothing but the host is absent: use the other one.
+	if !xOriginal.hasMethodOrPath() {
+		return xForwarded, nil
+	}
+	if !xForwarded.hasMethodOrPath() {
+		return xOriginal, nil
+	}
+	if xForwarded.method != xOriginal.method {
+		return forwardedTarget{}, errDiffers(forwarded.HeaderMethod)
+	}
+	if xForwarded.path != xOriginal.path {
+		return forwardedTarget{}, errDiffers(forwarded.HeaderURI)
+	}
+	return xForwarded, nil
+}
+
+func (t forwardedTarget) hasMethodOrPath() bool { return t.method != "" || t.path != "" }
+
+func readXForwarded(h http.Header) (t forwardedTarget, err error) {
+	if t.method, err = readWord(h, forwarded.HeaderMethod); err != nil {
+		return t, err
+	}
+	if t.host, err = readWord(h, forwarded.HeaderHost); err != nil {
+		return t, err
+	}
+	t.host = plan.NormalizeHost(t.host)
+	_, t.path, err = readURI(h, forwarded.HeaderURI)
+	return t, err
+}
+
+func readXOriginal(h http.Header) (t forwardedTarget, err error) {
+	if t.method, err = readWord(h, forwarded.HeaderOriginalMethod); err != nil {
+		return t, err
+	}
+	_, path, err := readURI(h, forwarded.HeaderOriginalURI)
+	if err != nil {
+		return t, err
+	}
+	host, pathOfURL, err := readURI(h, forwarded.HeaderOriginalURL)
+	if err != nil {
+		return t, err
+	}
+	t.host = plan.NormalizeHost(host)
+	t.path, err = agreed(forwarded.HeaderOriginalURL, pathOfURL, path)
+	return t, err
+}
+
+// agreed returns the value that is not empty. Two different values are an error.
+func agreed(name, a, b string) (string, error) {
+	if a != "" && b != "" && a != b {
+		return "", errDiffers(name)
+	}
+	return cmp.Or(a, b), nil
+}
+
+func errDiffers(name string) error {
+	return &limiter.FieldError{Field: name, Problem: "differs from another header"}
+}
+
+// readValue returns the value of the header, empty if it is absent. A repeated header is an
+// error. name is canonical.
+func readValue(h http.Header, name string) (string, error) {
+	switch values := h[name]; len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return strings.TrimSpace(values[0]), nil
+	default:
+		return "", &limiter.FieldError{Field: name, Problem: "is given twice"}
+	}
+}
+
+// readWord is readValue for a header that cannot be a list.
+func readWord(h http.Header, name string) (string, error) {
+	value, err := readValue(h, name)
+	if err == nil && strings.ContainsAny(value, ", \t") {
+		err = &limiter.FieldError{Field: name, Problem: "must be one value"}
+	}
+	return value, err
+}
+
+// readURI returns the host of the URI, if it has one, and its path with the query. "*" has
+// neither.
+func readURI(h http.Header, name string) (host, path string, err error) {
+	uri, err := readValue(h, name)
+	if err != nil || uri == "" || uri == "*" {
+		return "", "", err
+	}
+	if uri[0] == '/' {
+		return "", uri, nil
+	}
+	scheme, rest, absolute := strings.Cut(uri, "://")
+	if !absolute || strings.ContainsAny(scheme, "/?#") {
+		return "", "", &limiter.FieldError{Field: name, Problem: "must be a URI or start with a slash"}
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		host, path = rest[:i], rest[i:]
+	} else {
+		host = rest
+	}
+	return host, "/" + strings.TrimPrefix(path, "/"), nil
+}
+
+// peerOf returns the address of the peer, or the zero address if it is unknown.
+func peerOf(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return forwarded.CanonicalAddr(peer.Addr())
+}

@@ -1,0 +1,81 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httptypes
+
+import (
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// KeyState is the answer of GET /v1/state.
+type KeyState struct {
+	Policy string `json:"policy"`
+	// Key is the key in place of the given one, of which an address was brought to its network; nil if
+	// the given one was used.
+	Key         []string            `json:"key,omitempty"`
+	Override    string              `json:"override,omitempty"`
+	Group       string              `json:"group,omitempty"`
+	Action      plan.Action         `json:"action,omitempty"`
+	Exception   *Exception          `json:"exception,omitempty"`
+	Blocked     bool                `json:"blocked"`
+	BlockedBy   string              `json:"blockedBy,omitempty"`
+	BlockLeftMs int64               `json:"blockLeftMs,omitempty"`
+	Limits      []answer.LimitState `json:"limits"`
+	// OpenReservations is their number, Reservations are those that end first.
+	OpenReservations int64       `json:"openReservations,omitempty"`
+	Reservations     []HeldUnits `json:"reservations,omitempty"`
+	// OpenSlices is the number of slices of the key, Slices are those that end first.
+	OpenSlices int64         `json:"openSlices,omitempty"`
+	Slices     []SlicedUnits `json:"slices,omitempty"`
+	Revision   int64         `json:"revision"`
+}
+
+// Exception is an exception in force for a key.
+type Exception struct {
+	Name   string      `json:"name"`
+	Action plan.Action `json:"action"`
+	Until  time.Time   `json:"until"`
+	Reason string      `json:"reason,omitempty"`
+}
+
+// ExceptionOf returns the exception as JSON, nil for nil.
+func ExceptionOf(e *limiter.Exception) *Exception {
+	if e == nil {
+		return nil
+	}
+	return &Exception{Name: e.Name, Action: e.Action, Until: e.Until.UTC(), Reason: e.Reason}
+}
+
+// HeldUnits is what an open reservation holds.
+type HeldUnits struct {
+	ID       string `json:"id"`
+	Units    int64  `json:"units"`
+	EndsInMs int64  `json:"endsInMs"`
+}
+
+// SlicedUnits is what the slice of a replica holds.
+type SlicedUnits struct {
+	Units    int64 `json:"units"`
+	EndsInMs int64 `json:"endsInMs"`
+}
+
+// Changed is the answer of reset, block and unblock.
+type Changed struct {
+	// Found is false if there was nothing to change.
+	Found bool `json:"found"`
+	// Lifted is the number of lifted blocks, if Target.All was set.
+	Lifted *int `json:"lifted,omitempty"`
+	// Key is as in KeyState.
+	Key []string `json:"key,omitempty"`
+}
+
+// ConsoleLink is the answer of POST /v1/console.
+type ConsoleLink struct {
+	// Path is below the address of the operator port.
+	Path             string `json:"path"`
+	ExpiresInSeconds int    `json:"expiresInSeconds"`
+}
