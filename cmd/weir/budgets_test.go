@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/frontend/envoyrls/unsent"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
 

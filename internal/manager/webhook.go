@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
-	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/server/httpserver"
 	"github.com/weir-dev/weir/internal/tlsfiles"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 	"github.com/weir-dev/weir/internal/webhook/intake"

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/weir-dev/weir/internal/limiter/grpcserver"
-	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/server/grpcserver"
+	"github.com/weir-dev/weir/internal/limiter/server/httpserver"
 )
 
 // Environment of a test process that runs as a no-op service instead of running tests.

@@ -20,7 +20,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/weir-dev/weir/internal/limiter/grpcserver"
+	"github.com/weir-dev/weir/internal/limiter/server/grpcserver"
 )
 
 // echo is a service that panics for the domain "panic" and otherwise returns the length of the

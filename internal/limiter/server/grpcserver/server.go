@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
-	"github.com/weir-dev/weir/internal/limiter/listen"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/server/listen"
 )
 
 const (

@@ -25,8 +25,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
-	"github.com/weir-dev/weir/internal/limiter/grpcserver"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/server/grpcserver"
 )
 
 // bounded is a server with the default bounds, and a client of it.

@@ -19,7 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 )
 
 // memory returns the memory in use, in bytes.

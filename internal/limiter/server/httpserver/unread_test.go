@@ -20,7 +20,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 )
 
 // Clients that read no responses cannot keep the memory of many large requests.

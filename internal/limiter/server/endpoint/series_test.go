@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 )
 
 // What clients send adds no series, so that a flood cannot fill the memory of replicas and of Prometheus.

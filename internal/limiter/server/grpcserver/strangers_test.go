@@ -19,9 +19,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
-	"github.com/weir-dev/weir/internal/limiter/grpcserver"
-	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/server/grpcserver"
+	"github.com/weir-dev/weir/internal/limiter/server/httpserver"
 )
 
 // ports are a gRPC and an HTTP port that share their bounds, as the ports of a process do.

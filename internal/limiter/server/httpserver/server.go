@@ -20,8 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
-	"github.com/weir-dev/weir/internal/limiter/listen"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/server/listen"
 )
 
 // Bounds on what a slow or silent client can hold. A check is small and takes

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/weir-dev/weir/internal/limiter/listen"
+	"github.com/weir-dev/weir/internal/limiter/server/listen"
 )
 
 // Bind binds the ports, so that a taken one is an error before anything else starts. The error

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 )
 
 // boundedCredentials bound each connection, above TLS if it has TLS.

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/weir-dev/weir/internal/limiter/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 )
 
 const (

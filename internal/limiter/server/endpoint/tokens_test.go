@@ -20,8 +20,8 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 )
 
 // This file replays the calls that Envoy makes for budgets of tokens: one when the request arrives, and
