@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 	"github.com/weir-dev/weir/test/testenv"
@@ -68,7 +69,7 @@ func startOnCall(t *testing.T) *instance {
 	t.Cleanup(func() { _ = client.Close() })
 	options.Redis, options.Authorizer, options.Traffic = client, onCall{}, true
 	e := endpoint.New(options)
-	e.Use(plan.NewSnapshot(12, samplePlans(t)))
+	e.Use(index.NewSnapshot(12, samplePlans(t)))
 	s.run(e.Run)
 	return s
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store/memory"
 )
 
@@ -59,7 +60,7 @@ func newReplay(plans []*plan.Plan) *replay {
 	r.engine = engine.New(engine.Options{
 		Store: r.recorder, Draw: draws.Uint32, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
-	r.engine.Use(plan.NewSnapshot(1, r.plans))
+	r.engine.Use(index.NewSnapshot(1, r.plans))
 	return r
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/reference"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
@@ -180,6 +181,6 @@ func newEngine(t *testing.T, policies []*v1alpha1.RateLimitPolicy, backend engin
 	e := engine.New(engine.Options{
 		Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
-	e.Use(plan.NewSnapshot(1, plans))
+	e.Use(index.NewSnapshot(1, plans))
 	return e
 }

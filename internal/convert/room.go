@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/warning"
 )
 
@@ -45,7 +46,7 @@ func (c *collector) loseCrowded() {
 		byPlan[c.found[i].plan] = &c.found[i]
 		plans = append(plans, c.found[i].plan)
 	}
-	snapshot := plan.NewSnapshot(0, plans)
+	snapshot := index.NewSnapshot(0, plans)
 	lost := map[*converted]bool{}
 	for _, p := range plans {
 		for _, a := range c.requestsOf(p, plans) {

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -34,7 +35,7 @@ type policyFiles struct {
 	files    map[string]*policyFile // by path
 	records  []plan.Record          // of all files, as merge returns them
 	revision int64
-	snapshot *plan.Snapshot // of the last revision
+	snapshot *index.Snapshot // of the last revision
 }
 
 // policyFile holds the records of a file when it was last valid. Exceptions are compiled with the policies of all files.
@@ -86,7 +87,7 @@ func newPolicyFiles(dirs []string) *policyFiles {
 // load reads all files, and parses the ones that have changed. An invalid file keeps its last good records, and its error is
 // returned. The snapshot is nil if nothing changed. Unchanged records stay the same
 // objects.
-func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
+func (f *policyFiles) load(ctx context.Context) (*index.Snapshot, []*fileError) {
 	paths, errs := f.list()
 	f.read = f.readAll(ctx, paths)
 	files := make(map[string]*policyFile, len(paths))

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 )
@@ -69,7 +69,7 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 }
 
 // firstLoad loads the policies. No policy at all is an error: it is probably the wrong folder.
-func (e *Endpoint) firstLoad(ctx context.Context) (*plan.Snapshot, error) {
+func (e *Endpoint) firstLoad(ctx context.Context) (*index.Snapshot, error) {
 	snapshot, errs := e.files.load(ctx)
 	all := make([]error, len(errs))
 	for i, err := range errs {

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // crowdedWhat names the comparison for Review.Unfinished.
@@ -117,7 +118,7 @@ func (r *Review) countMatching(requests *crowdedRequests, policy *v1alpha1.RateL
 		if !r.Step((1+len(indexes))*values(&p.Matches[i]), crowdedWhat) {
 			return false
 		}
-		match := plan.NearMatch{Plan: p, Match: i, Field: plan.NoField}
+		match := index.NearMatch{Plan: p, Match: i, Field: plan.NoField}
 		for _, index := range indexes {
 			c := &requests.all[index]
 			if c.last == policy {

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/test/testenv"
@@ -122,7 +123,7 @@ func newEngine(tb testing.TB, server *testenv.Redis, p *plan.Plan) *processEngin
 		Store:      redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Second}),
 		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
-	e.Use(plan.NewSnapshot(1, []*plan.Plan{p}))
+	e.Use(index.NewSnapshot(1, []*plan.Plan{p}))
 	return e
 }
 

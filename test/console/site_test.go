@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store/memory"
 	"github.com/weir-dev/weir/test/testenv"
 )
@@ -59,7 +60,7 @@ func startSite(t *testing.T) *site {
 	observed := observe.New(observe.Options{Blocks: store, Replica: "weir-7d4b9-k2x8p", Logger: logger, Registerer: prometheus.NewRegistry()})
 	s := &site{engine: engine.New(engine.Options{Store: store, Observer: observed, Registerer: prometheus.NewRegistry(), Logger: logger})}
 	observed.Watch(s.engine.Decisions)
-	s.engine.Use(plan.NewSnapshot(1742, policies()))
+	s.engine.Use(index.NewSnapshot(1742, policies()))
 	go func() { _ = observed.Start(t.Context()) }()
 	api := httpapi.Options{
 		Engine: s.engine, State: s.engine, Authorizer: roles{}, Blocks: observed, Observer: &withHistory{observed}, Logger: logger, Version: "v0.9.0",

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
@@ -72,7 +73,7 @@ var policyRows = map[string]row{
 			tb.Helper()
 			policies := crowd(n)
 			plans, encoded := plansOf(tb, policies)
-			return instance{encoded: encoded, use: func(testing.TB) any { return plan.NewSnapshot(1, plans) }}
+			return instance{encoded: encoded, use: func(testing.TB) any { return index.NewSnapshot(1, plans) }}
 		},
 	},
 	"RateLimitPolicy: weight": {
@@ -228,7 +229,7 @@ func published[R plan.Record](tb testing.TB, records []R) (all []plan.Record) {
 func deciding(tb testing.TB, backend engine.Store, records ...plan.Record) *engine.Engine {
 	tb.Helper()
 	e := engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-	e.Use(plan.NewSnapshotOf(1, records))
+	e.Use(index.NewSnapshotOf(1, records))
 	return e
 }
 

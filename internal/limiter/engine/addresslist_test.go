@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // countedByAddress has a key of the client address.
@@ -49,7 +50,7 @@ func TestAddressesInOverridesAndGroupsApply(t *testing.T) {
 			address := countedByAddress(24, 64)
 			selected := newFixture(makePlan("a/x", address, overridden(deny(keys(tc.key)))))
 			grouped := newFixture()
-			grouped.Use(plan.NewSnapshotOf(1, []plan.Record{
+			grouped.Use(index.NewSnapshotOf(1, []plan.Record{
 				makePlan("a/x", address, overridden(deny(plan.Override{Groups: []string{"bad"}}))), keyGroup("bad-0", "bad", "alice", tc.key),
 			}))
 			for _, f := range []*fixture{selected, grouped} {
@@ -71,7 +72,7 @@ func TestAddressesInOverridesAndGroupsApply(t *testing.T) {
 func TestAddressesInOtherKeysAreTexts(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture()
-	f.Use(plan.NewSnapshotOf(1, []plan.Record{
+	f.Use(index.NewSnapshotOf(1, []plan.Record{
 		makePlan("a/x", keyed(apiKey), overridden(deny(plan.Override{Groups: []string{"bad"}}), allow(keys("2001:DB8::8")))),
 		keyGroup("bad-0", "bad", "2001:DB8::9"),
 	}))
@@ -110,7 +111,7 @@ func TestRandomAddressesInGroups(t *testing.T) {
 		}
 		p := makePlan("a/x", countedByAddress(r.IntN(33), r.IntN(129)), overridden(deny(plan.Override{Groups: []string{"g0"}})))
 		f := newFixture()
-		f.Use(plan.NewSnapshotOf(1, append(records, p)))
+		f.Use(index.NewSnapshotOf(1, append(records, p)))
 		for range 30 {
 			from := address()
 			want := slices.ContainsFunc(groups["g0"], func(key string) bool {

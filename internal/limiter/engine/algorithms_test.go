@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // limited replaces the limits of a plan.
@@ -137,7 +138,7 @@ func (e *edit) editedFixture(t *testing.T, algorithm plan.Algorithm) *fixture {
 	}
 	edited := makePlan("a/x", limited(three(algorithm)), e.edit)
 	g.Expect(edited.Validate()).To(Succeed())
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{edited}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{edited}))
 	return f
 }
 
@@ -171,7 +172,7 @@ func TestRevertedEditsKeepCounters(t *testing.T) {
 			t.Run(name+"/"+string(algorithm), func(t *testing.T) {
 				f := tc.editedFixture(t, algorithm)
 				f.decide(t, named("a/x"))
-				f.Use(plan.NewSnapshot(3, []*plan.Plan{makePlan("a/x", limited(three(algorithm)))}))
+				f.Use(index.NewSnapshot(3, []*plan.Plan{makePlan("a/x", limited(three(algorithm)))}))
 				peek := named("a/x")
 				peek.Peek = true
 				NewWithT(t).Expect(f.decide(t, peek).Limits[0].Used).To(BeNumerically(">=", int64(tc.spent)))
@@ -190,7 +191,7 @@ func TestBlocksSurviveEdits(t *testing.T) {
 				f.decide(t, named("a/x"))
 			}
 			g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonLimitExceeded))
-			f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", limited(three(algorithm), plan.Limit{
+			f.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/x", limited(three(algorithm), plan.Limit{
 				Name: "wide", Algorithm: plan.FixedWindow, Threshold: 1000, WindowMillis: 1000,
 			}))}))
 			f.store.now = f.store.now.Add(9 * time.Minute)
@@ -334,7 +335,7 @@ func suppressedBesideFixed(t *testing.T, edits ...func(*plan.Plan)) *fixture {
 	f.decide(t, named("a/x"))
 	f.decide(t, named("a/x"))
 	f.store.draw = drawSheds
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", append(edits, both)...)}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/x", append(edits, both)...)}))
 	return f
 }
 

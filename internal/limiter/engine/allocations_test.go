@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/testenv"
 )
@@ -34,7 +35,7 @@ func TestDecisionsAllocateOnce(t *testing.T) {
 	g := NewWithT(t)
 	backend := &admittingStore{reply: store.Reply{Entries: []store.EntryReply{{Limits: []store.LimitReply{{Admits: true, Used: 1}}}}}}
 	e := engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x",
+	e.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x",
 		keyed(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user"}),
 		matching(plan.Match{Domain: "edge", Descriptors: []plan.EntryMatch{{Key: "user"}}}))}))
 	check := &limiter.Check{

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -63,7 +64,7 @@ func BenchmarkDecideAlone(b *testing.B) {
 				backend.reply.Entries = append(backend.reply.Entries, store.EntryReply{Limits: []store.LimitReply{{Admits: true, Used: 1}}})
 			}
 			e := engine.New(engine.Options{Store: backend, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-			e.Use(plan.NewSnapshot(1, plans))
+			e.Use(index.NewSnapshot(1, plans))
 			check := &limiter.Check{Cost: 1, Attributes: plan.Attributes{Domain: "edge"}}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -131,7 +132,7 @@ func TestCandidatesJudgeJudgedChecks(t *testing.T) {
 // Unknown keys share one budget of the candidate, as they do of the limits in force.
 func TestCandidatesDuringAFlood(t *testing.T) {
 	f := newFloodFixture(flood.Limits{}, func() bool { return true })
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey), trying(1))}))
+	f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey), trying(1))}))
 	for _, name := range []string{"bob", "carol"} {
 		f.decide(t, clientCheck(name))
 		f.AwaitBackground()

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -74,7 +75,7 @@ func TestChargesDuringAFlood(t *testing.T) {
 	g := NewWithT(t)
 	low := false
 	f := newFloodFixture(flood.Limits{PerMinute: 100}, func() bool { return low })
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey)), makePlan("a/y", keyed(apiKey))}))
+	f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey)), makePlan("a/y", keyed(apiKey))}))
 	overflows := func(check *limiter.Check) bool { return f.charge(t, check, "").Limits[0].Overflow }
 	for i := range 100 {
 		g.Expect(overflows(clientCheck(fmt.Sprint("invented-", i)))).To(BeFalse())
@@ -93,7 +94,7 @@ func TestIDsFillNoStore(t *testing.T) {
 	g := NewWithT(t)
 	low := false
 	f := newFloodFixture(flood.Limits{PerMinute: 10}, func() bool { return low })
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1000)), makePlan("a/y", threshold(1000))}))
+	f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1000)), makePlan("a/y", threshold(1000))}))
 	repeats := func(policy, id string) (counted bool) {
 		f.charge(t, named(policy), id)
 		return f.charge(t, named(policy), id).Charged
@@ -108,7 +109,7 @@ func TestIDsFillNoStore(t *testing.T) {
 	g.Expect(repeats("a/x", "beyond")).To(BeTrue())
 	g.Expect(repeats("a/y", "other")).To(BeFalse(), "the budget of another policy")
 	g.Expect(f.decide(t, clientCheck("new")).Limits[0].Overflow).To(BeFalse(), "the budget of new keys")
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(2000))}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(2000))}))
 	g.Expect(repeats("a/x", "edited")).To(BeTrue(), "an edit does not renew the budget")
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // concurrent gives the policy one limit of units at once.
@@ -138,7 +139,7 @@ func TestMetricsOfConcurrencyCountOnlyHolds(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	f.reserve(t, reserve(2, "a/x"))
 	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_near_limit_total{limit="inflight",namespace="a",policy="x"} 1`))
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", concurrent(1), warns)}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/x", concurrent(1), warns)}))
 	f.commit(t, first.Reservation, 100)
 	g.Expect(exposition(g, f.registry)).NotTo(ContainSubstring("weir_debt_units_total{"), "it spends nothing")
 }

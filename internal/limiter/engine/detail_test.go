@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 func TestMetricsOfNamespaces(t *testing.T) {
@@ -22,7 +23,7 @@ func TestMetricsOfNamespaces(t *testing.T) {
 	f.Engine = engine.New(engine.Options{
 		Store: f.store, Registerer: f.registry, MetricsDetail: engine.DetailNamespace, Logger: slog.New(slog.DiscardHandler),
 	})
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x"), makePlan("a/y"), makePlan("b/x")}))
+	f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x"), makePlan("a/y"), makePlan("b/x")}))
 	for _, id := range []string{"a/x", "a/y", "b/x"} {
 		for range 4 {
 			f.decide(t, named(id))
@@ -42,12 +43,12 @@ weir_decisions_total{limit="",namespace="b",policy="",verdict="allowed"} 3
 weir_decisions_total{limit="",namespace="b",policy="",verdict="denied"} 1
 `)
 	// The series stay until the last policy of the Namespace is gone.
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/y")}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/y")}))
 	want(`
 weir_decisions_total{limit="",namespace="a",policy="",verdict="allowed"} 6
 weir_decisions_total{limit="",namespace="a",policy="",verdict="denied"} 2
 `)
 	f.decide(t, named("a/y"))
-	f.Use(plan.NewSnapshot(3, nil))
+	f.Use(index.NewSnapshot(3, nil))
 	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(BeZero())
 }

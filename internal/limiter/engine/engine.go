@@ -17,7 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
-	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -108,7 +108,7 @@ func New(o Options) *Engine {
 
 // Use replaces the snapshot for all decisions that start after it returns. It must not
 // be called concurrently with itself.
-func (e *Engine) Use(snapshot *plan.Snapshot) {
+func (e *Engine) Use(snapshot *index.Snapshot) {
 	next, removed := e.views.next(snapshot, e.active.Load())
 	e.active.Store(next)
 	if e.options.RetainSlices != nil {
@@ -120,7 +120,7 @@ func (e *Engine) Use(snapshot *plan.Snapshot) {
 }
 
 // Snapshot returns the current snapshot, or nil before the first Use.
-func (e *Engine) Snapshot() *plan.Snapshot {
+func (e *Engine) Snapshot() *index.Snapshot {
 	if v := e.active.Load(); v != nil {
 		return v.snapshot
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/limiter/store/memory"
 )
@@ -44,7 +45,7 @@ func newFixture(plans ...*plan.Plan) *fixture {
 		Logger:   slog.New(slog.DiscardHandler),
 	})
 	if plans != nil {
-		f.Use(plan.NewSnapshot(1, plans))
+		f.Use(index.NewSnapshot(1, plans))
 	}
 	return f
 }
@@ -329,7 +330,7 @@ func TestNewSnapshotKeepsCounters(t *testing.T) {
 	for range 4 {
 		f.decide(t, named("a/x"))
 	}
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(5))}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(5))}))
 	d := f.decide(t, named("a/x"))
 	g.Expect(d.Allowed).To(BeTrue(), "the next decision uses the new threshold")
 	g.Expect(d.Limits[0].Used).To(Equal(int64(4)))
@@ -345,7 +346,7 @@ func TestNewSnapshotRemovesPolicies(t *testing.T) {
 	}
 	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(Equal(4))
 
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(5))}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(5))}))
 	_, err := f.Decide(t.Context(), named("a/y"))
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(Equal(2), "the series of a/y are gone")

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store/memory"
 )
 
@@ -36,7 +37,7 @@ func newExceptionFixture(records ...plan.Record) *fixture {
 }
 
 func (f *fixture) use(revision int64, records ...plan.Record) {
-	f.Use(plan.NewSnapshotOf(revision, records))
+	f.Use(index.NewSnapshotOf(revision, records))
 }
 
 // exceptionFor returns an exception of policy a/x for the key of one part that lasts an hour by the clock of a new
@@ -89,7 +90,7 @@ func TestExceptionsAndPoliciesComeOneByOne(t *testing.T) {
 	p, edited := twoLimits(), twoLimits()
 	edited.Limits[1].Threshold = 200
 	raised, later := exceptionFor("raised", "acme", burstOf(20)), until(exceptionFor("later", "acme", burstOf(30)), 2*time.Hour)
-	f, s := newExceptionFixture(), plan.NewSnapshot(1, nil)
+	f, s := newExceptionFixture(), index.NewSnapshot(1, nil)
 	change := func(id string, r plan.Record) {
 		s = s.With(s.Revision()+1, map[string]plan.Record{id: r})
 		f.Use(s)
@@ -120,7 +121,7 @@ func TestAnExceptionFollowsTheOverrideOfEachRequest(t *testing.T) {
 	g := NewWithT(t)
 	reads := plan.Override{Name: "reads", When: `request.method == "GET"`, Action: plan.ActionLimit, Limits: []plan.LimitOverride{{Name: "daily", Threshold: 500}}}
 	f := newExceptionFixture()
-	f.Use(plan.NewSnapshotOf(1, []plan.Record{twoLimits(reads), exceptionFor("raised", "acme", burstOf(20))}))
+	f.Use(index.NewSnapshotOf(1, []plan.Record{twoLimits(reads), exceptionFor("raised", "acme", burstOf(20))}))
 	for range 3 {
 		for method, daily := range map[string]string{"GET": "daily 500 reads raised", "POST": "daily 100 raised"} {
 			attributes := withKey("acme")

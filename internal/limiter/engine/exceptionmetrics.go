@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // exceptionsDesc is the metric of liveExceptions. docs/metrics.md describes it.
@@ -17,7 +17,7 @@ var exceptionsDesc = prometheus.NewDesc("weir_exceptions",
 
 // liveExceptions counts the exceptions of each Namespace that have not ended.
 type liveExceptions struct {
-	snapshot func() *plan.Snapshot // nil before the first one
+	snapshot func() *index.Snapshot // nil before the first one
 	now      func() time.Time
 }
 

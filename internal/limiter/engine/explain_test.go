@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 func (f *fixture) explain(tb testing.TB, check *limiter.Check) *limiter.Explanation {
@@ -52,7 +53,7 @@ func TestExplanationShowsWhatWasAsked(t *testing.T) {
 func TestNearMissesAreSortedByLikelihood(t *testing.T) {
 	g, f := NewWithT(t), newFixture()
 	to := func(m plan.Match) func(*plan.Plan) { return matching(m) }
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{
+	f.Use(index.NewSnapshot(1, []*plan.Plan{
 		makePlan("a/applies", to(plan.Match{Paths: []string{"/a"}})),
 		makePlan("a/far", to(plan.Match{Paths: []string{"/b"}, Methods: []string{"PUT"}})),
 		makePlan("a/host", to(plan.Match{Hosts: []string{"h"}})),
@@ -62,7 +63,7 @@ func TestNearMissesAreSortedByLikelihood(t *testing.T) {
 		makePlan("a/off-and-named", mode(plan.ModeDisabled)),
 		makePlan("a/off-by-expression", to(plan.Match{When: "false"}), mode(plan.ModeDisabled)),
 		makePlan("a/path", matching(plan.Match{Hosts: []string{"h"}}, plan.Match{Paths: []string{"/b"}})),
-	}).WithSkipped([]plan.Skipped{{ID: "a/bad", Problem: "garbage"}, {ID: "a/later", Problem: "version 9", LastGood: true}}))
+	}).WithSkipped([]index.Skipped{{ID: "a/bad", Problem: "garbage"}, {ID: "a/later", Problem: "version 9", LastGood: true}}))
 	x := f.explain(t, &limiter.Check{Cost: 1, Attributes: plan.Attributes{Path: "/a", Method: "GET"}})
 	g.Expect(appliedPolicies(x)).To(Equal([]string{"a/applies"}))
 	var order []string
@@ -213,7 +214,7 @@ func TestExplanationsReturnTheErrorsOfDecisions(t *testing.T) {
 	g, f := NewWithT(t), newFixture()
 	_, err := f.Explain(t.Context(), named("a/x"))
 	g.Expect(err).To(MatchError(limiter.ErrNotReady))
-	f.Use(plan.NewSnapshot(1, nil))
+	f.Use(index.NewSnapshot(1, nil))
 	_, err = f.Explain(t.Context(), named("a/x"))
 	g.Expect(err).To(BeAssignableToTypeOf(&limiter.UnknownPolicyError{}))
 	_, err = f.Explain(t.Context(), &limiter.Check{})
@@ -233,7 +234,7 @@ func BenchmarkExplain(b *testing.B) {
 				}
 				plans = append(plans, makePlan(fmt.Sprintf("n%d/login", i%100*1000+i/100), keyed(apiKey), matching(m, plan.Match{Hosts: m.Hosts, Paths: []string{"/in"}})))
 			}
-			snapshot := plan.NewSnapshot(1, plans)
+			snapshot := index.NewSnapshot(1, plans)
 			check := &limiter.Check{Cost: 1, Attributes: plan.Attributes{Host: "h7.example", Path: "/login", Method: "POST"}}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // failingConditions returns an engine with two overrides whose condition fails, and a later one
@@ -55,7 +56,7 @@ func TestExpressionErrorsOfARemovedPolicyAreDropped(t *testing.T) {
 	f := failingConditions()
 	f.decide(t, named("a/x"))
 	g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(Equal(2))
-	f.Use(plan.NewSnapshot(2, nil))
+	f.Use(index.NewSnapshot(2, nil))
 	g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(BeZero())
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/limiter/store/denialcache"
@@ -95,7 +96,7 @@ func TestMetricsOfDegradedDecisions(t *testing.T) {
 	g.Expect(text).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="open",verdict="degraded_allowed"} 1`))
 	g.Expect(text).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="closed",verdict="degraded_denied"} 1`))
 	g.Expect(text).To(ContainSubstring(`weir_degraded_decisions_total{cause="timeout",mode="Open",namespace="a",policy="open"} 2`))
-	f.Use(plan.NewSnapshot(2, nil))
+	f.Use(index.NewSnapshot(2, nil))
 	g.Expect(exposition(g, f.registry)).NotTo(ContainSubstring(`namespace="a"`))
 }
 
@@ -104,9 +105,9 @@ func TestSeriesOfADeletedPolicyStayDeleted(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x"))
 	f.decide(t, named("a/x"))
-	f.store.during(func() { f.Use(plan.NewSnapshot(2, nil)) })
+	f.store.during(func() { f.Use(index.NewSnapshot(2, nil)) })
 	for range 3 { // admitted twice, then denied: other series
-		f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
+		f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
 		f.decide(t, named("a/x"))
 		g.Expect(exposition(g, f.registry)).NotTo(ContainSubstring(`namespace="a"`))
 	}
@@ -163,7 +164,7 @@ func newFailing(t *testing.T, storeTimeout time.Duration) *failing {
 		Registerer: f.metrics,
 		Logger:     slog.New(slog.NewTextHandler(&f.log, nil)),
 	})
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{
+	f.Use(index.NewSnapshot(1, []*plan.Plan{
 		makePlan("a/open", threshold(1000)), makePlan("a/closed", threshold(1000), fails(plan.FailClosed)),
 		makePlan("a/blocking", limited(plan.Limit{
 			Name: "hourly", Algorithm: plan.FixedWindow, Threshold: 1, WindowMillis: 3_600_000, BlockMillis: 3_600_000,

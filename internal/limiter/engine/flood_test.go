@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/test/testenv"
@@ -45,7 +46,7 @@ func newFloodFixture(limits flood.Limits, memoryLow func() bool) *fixture {
 func TestAFloodOfNewKeys(t *testing.T) {
 	g := NewWithT(t)
 	f := newFloodFixture(flood.Limits{PerMinute: 100}, nil)
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey)), makePlan("a/other", keyed(apiKey))}))
+	f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey)), makePlan("a/other", keyed(apiKey))}))
 	for range 20 {
 		f.decide(t, clientCheck("known")) // is new only once
 	}
@@ -69,7 +70,7 @@ func TestAFloodOfNewKeys(t *testing.T) {
 	g.Expect(text).To(ContainSubstring(`weir_new_keys_total{namespace="a",policy="x"} 100`))
 	g.Expect(text).To(ContainSubstring(`weir_overflow_decisions_total{namespace="a",policy="x"} 101`))
 
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", keyed(apiKey), threshold(50))}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/x", keyed(apiKey), threshold(50))}))
 	g.Expect(f.decide(t, clientCheck("invented-199")).Limits[0].Overflow).To(BeTrue(), "an edit does not renew the budget")
 }
 
@@ -78,7 +79,7 @@ func TestOverflowIgnoresOverrides(t *testing.T) {
 	g := NewWithT(t)
 	low := false
 	f := newFloodFixture(flood.Limits{}, func() bool { return low })
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey), overridden(limits(plan.LimitOverride{Name: "burst", Threshold: 1000})))}))
+	f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey), overridden(limits(plan.LimitOverride{Name: "burst", Threshold: 1000})))}))
 	gold := func() limiter.LimitState {
 		check := clientCheck("gold")
 		check.Attributes.Principal = "gold"
@@ -113,7 +114,7 @@ func newFloodTest(t *testing.T, maxMemory string) *floodTest {
 	f.Engine = engine.New(engine.Options{
 		Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), MemoryLow: f.memory.Low,
 	})
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey), limited(plan.Limit{
+	f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", keyed(apiKey), limited(plan.Limit{
 		Name: "hourly", Algorithm: plan.FixedWindow, Threshold: 30, WindowMillis: time.Hour.Milliseconds(),
 	}))}))
 	ended := make(chan error, 1)
@@ -188,7 +189,7 @@ func TestFloodsOfKeysWithRequestedLimits(t *testing.T) {
 				var overflows []int
 				for _, requests := range []bool{false, true} {
 					f := newFloodFixture(flood.Limits{PerMinute: 100}, func() bool { return low })
-					f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", limited(three(a)), byUser, hourly)}))
+					f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", limited(three(a)), byUser, hourly)}))
 					overflow := 0
 					for i := range 1000 {
 						check := requestingNothing()

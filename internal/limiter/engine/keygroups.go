@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -70,7 +71,7 @@ func (s *groupSet) has(place int) bool { return s[place/64]&(1<<(place%64)) != 0
 
 // newKeyGroups returns the key groups of each Namespace of the snapshot. previous, which may be nil, belongs to an earlier
 // one: the cost is proportional to the keys of changed records.
-func newKeyGroups(snapshot *plan.Snapshot, previous map[string]*keyGroups) map[string]*keyGroups {
+func newKeyGroups(snapshot *index.Snapshot, previous map[string]*keyGroups) map[string]*keyGroups {
 	records := snapshot.Groups() // by ID, so by Namespace
 	next := map[string]*keyGroups{}
 	for len(records) > 0 {

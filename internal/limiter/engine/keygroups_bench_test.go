@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -77,11 +78,11 @@ func BenchmarkDecideBesideData(b *testing.B) {
 	policy := tiered(func(p *plan.Plan) { p.Limits[0].Threshold, p.Overrides[0].Limits[0].Threshold = unreached, unreached })
 	beside := []struct {
 		name     string
-		snapshot *plan.Snapshot
+		snapshot *index.Snapshot
 	}{
-		{"alone", plan.NewSnapshotOf(1, []plan.Record{policy})},
-		{"keys", plan.NewSnapshotOf(1, append(tenantGroups(b), policy))},
-		{"exceptions", plan.NewSnapshotOf(1, append(exceptions, policy))},
+		{"alone", index.NewSnapshotOf(1, []plan.Record{policy})},
+		{"keys", index.NewSnapshotOf(1, append(tenantGroups(b), policy))},
+		{"exceptions", index.NewSnapshotOf(1, append(exceptions, policy))},
 	}
 	for backend, newEngine := range map[string]func() *engine.Engine{
 		"Redis": func() *engine.Engine { return newOnRedis(b).Engine }, "no time": newAdmitting,
@@ -160,7 +161,7 @@ func ownCPUTime(b *testing.B) time.Duration {
 func BenchmarkUseChangedKey(b *testing.B) {
 	records := append(tenantGroups(b), tiered())
 	e := newAdmitting()
-	e.Use(plan.NewSnapshotOf(1, records))
+	e.Use(index.NewSnapshotOf(1, records))
 	b.ReportAllocs()
 	revision := int64(1)
 	for b.Loop() {
@@ -170,13 +171,13 @@ func BenchmarkUseChangedKey(b *testing.B) {
 		keys[len(keys)-1] = fmt.Sprintf("tenant-%013d-%d", 7*800+799, revision)
 		changed.Keys = plan.NewKeyList(keys...)
 		records[7] = &changed
-		e.Use(plan.NewSnapshotOf(revision, records))
+		e.Use(index.NewSnapshotOf(revision, records))
 	}
 }
 
 // BenchmarkUseAllKeys loads 200,000 keys into an engine without any.
 func BenchmarkUseAllKeys(b *testing.B) {
-	snapshot := plan.NewSnapshotOf(1, append(tenantGroups(b), tiered()))
+	snapshot := index.NewSnapshotOf(1, append(tenantGroups(b), tiered()))
 	b.ReportAllocs()
 	for b.Loop() {
 		newAdmitting().Use(snapshot)
@@ -190,7 +191,7 @@ func BenchmarkUseKeysByObject(b *testing.B) {
 	for b.Loop() {
 		e := newAdmitting()
 		for i := range records {
-			e.Use(plan.NewSnapshotOf(int64(i), records[:i+1]))
+			e.Use(index.NewSnapshotOf(int64(i), records[:i+1]))
 		}
 	}
 }
@@ -207,7 +208,7 @@ func TestMemoryOfKeyGroups(t *testing.T) {
 	g := NewWithT(t)
 	before := heapInUse()
 	e := newAdmitting()
-	e.Use(plan.NewSnapshotOf(1, append(tenantGroups(t), tiered())))
+	e.Use(index.NewSnapshotOf(1, append(tenantGroups(t), tiered())))
 	used := heapInUse() - before
 	t.Logf("200,000 keys in 250 objects: %.1f MiB", float64(used)/(1<<20))
 	g.Expect(used).To(BeNumerically("<", 10<<20))

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -24,12 +25,12 @@ func record(namespace, name, group string, keys ...string) *plan.KeyGroup {
 	}
 }
 
-func snapshotOf(records map[string]*plan.KeyGroup) *plan.Snapshot {
+func snapshotOf(records map[string]*plan.KeyGroup) *index.Snapshot {
 	all := make([]plan.Record, 0, len(records))
 	for _, r := range records {
 		all = append(all, r)
 	}
-	return plan.NewSnapshotOf(1, all)
+	return index.NewSnapshotOf(1, all)
 }
 
 // groupsByScan returns the groups of the key, sorted.

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 func keyGroup(name, group string, keys ...string) *plan.KeyGroup {
@@ -34,7 +35,7 @@ func TestGroupsSelectKeys(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ü", 200) // more bytes than an unhashed value
 	f := newFixture()
-	f.Use(plan.NewSnapshotOf(1, []plan.Record{
+	f.Use(index.NewSnapshotOf(1, []plan.Record{
 		tiered(), makePlan("b/x", keyed(apiKey), overridden(allow(plan.Override{Groups: []string{"gold"}}))),
 		keyGroup("gold-0", "gold", "a b", "acme", "both", long), keyGroup("gold-1", "gold", "acme", "globex"),
 		keyGroup("silver-0", "silver", "both", "initech"), keyGroup("banned-0", "banned", "mallory"),
@@ -88,7 +89,7 @@ func TestKeysJoinAndLeaveGroups(t *testing.T) {
 	f := newFixture()
 	p := tiered()
 	use := func(revision int64, groups ...plan.Record) {
-		f.Use(plan.NewSnapshotOf(revision, append(groups, p)))
+		f.Use(index.NewSnapshotOf(revision, append(groups, p)))
 	}
 	used := func(key string) []int64 {
 		l := f.decide(t, clientCheck(key)).Limits[0]
@@ -118,7 +119,7 @@ func TestMembersAreKnownInAFlood(t *testing.T) {
 	for i := range 40 {
 		members = append(members, fmt.Sprintf("member-%02d", i))
 	}
-	f.Use(plan.NewSnapshotOf(1, []plan.Record{tiered(), keyGroup("gold-0", "gold", members...), keyGroup("other-0", "other", "stranger")}))
+	f.Use(index.NewSnapshotOf(1, []plan.Record{tiered(), keyGroup("gold-0", "gold", members...), keyGroup("other-0", "other", "stranger")}))
 	for _, member := range members[:20] {
 		g.Expect(f.decide(t, clientCheck(member)).Limits[0].Overflow).To(BeFalse())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -220,7 +221,7 @@ func TestReservationsOfDescriptorsDuringAFlood(t *testing.T) {
 			g := NewWithT(t)
 			low := true
 			f := newFloodFixture(flood.Limits{}, func() bool { return low })
-			f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", byUser, reservable)}))
+			f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", byUser, reservable)}))
 			f.decide(t, hitting(limiter.Hits{Cost: 60, Action: limiter.HitsReserve}))
 			low = !tc.isOver
 			f.decide(t, hitting(limiter.Hits{Cost: 70, Action: limiter.HitsCommit}))

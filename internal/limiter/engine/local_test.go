@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/limiter/store/denialcache"
@@ -221,7 +222,7 @@ func TestRememberedDenialsHoldInEveryFailureMode(t *testing.T) {
 		name := strings.ToLower(string(m))
 		plans = append(plans, makePlan("a/"+name, fails(m), threshold(1)), makePlan("b/"+name, fails(m), threshold(1), block))
 	}
-	e.Use(plan.NewSnapshot(1, plans))
+	e.Use(index.NewSnapshot(1, plans))
 	decide := func(check *limiter.Check) *limiter.Decision {
 		d, err := e.Decide(t.Context(), check)
 		g.Expect(err).NotTo(HaveOccurred())

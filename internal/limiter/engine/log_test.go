@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -35,7 +36,7 @@ func newLogged(level slog.Level) *logged {
 		Registerer: prometheus.NewRegistry(),
 		Logger:     slog.New(slog.NewJSONHandler(&l.out, &slog.HandlerOptions{Level: level})),
 	})
-	l.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1)), makePlan("a/y", mode(plan.ModeDisabled))}))
+	l.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1)), makePlan("a/y", mode(plan.ModeDisabled))}))
 	return l
 }
 
@@ -70,7 +71,7 @@ func TestDebugLogShowsEveryDecision(t *testing.T) {
 func TestLogOfChanges(t *testing.T) {
 	g := NewWithT(t)
 	l := newLogged(slog.LevelDebug)
-	l.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", reservable)}))
+	l.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/x", reservable)}))
 	d, err := l.Reserve(t.Context(), reserve(60, "a/x"))
 	g.Expect(err).NotTo(HaveOccurred())
 	l.out.Reset()
@@ -98,7 +99,7 @@ func TestInfoLogShowsNoDecision(t *testing.T) {
 func TestLinesOfTheLogAreFew(t *testing.T) {
 	g := NewWithT(t)
 	l := newLogged(slog.LevelInfo)
-	l.Use(plan.NewSnapshot(2, append(manyPlans("a", 17), makePlan("a/x"))))
+	l.Use(index.NewSnapshot(2, append(manyPlans("a", 17), makePlan("a/x"))))
 	expectFew := func(message string, check *limiter.Check) {
 		l.out.Reset()
 		start := time.Now()

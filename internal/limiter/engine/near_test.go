@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 func TestNearLimit(t *testing.T) {
@@ -24,7 +25,7 @@ func TestNearLimit(t *testing.T) {
 		{Name: "warns", Algorithm: plan.SlidingLog, Threshold: 10, WindowMillis: 60_000, WarnPercent: 75},
 		{Name: "silent", Algorithm: plan.SlidingLog, Threshold: 10, WindowMillis: 60_000},
 	}
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{p}))
+	f.Use(index.NewSnapshot(1, []*plan.Plan{p}))
 	near := func(check *limiter.Check) (near []bool) {
 		t.Helper()
 		for _, l := range f.decide(t, check).Limits {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // maxNearExpressions bounds the expressions that are evaluated to find near misses: compiling one
@@ -23,7 +24,7 @@ func (v *view) nearMisses(a *plan.Attributes, r *report) []limiter.NearMiss {
 	for i := range r.applied {
 		n.done[r.applied[i].plan] = true
 	}
-	var byRank [limiter.NearRanks][]plan.NearMatch
+	var byRank [limiter.NearRanks][]index.NearMatch
 	for near := range v.snapshot.NearMatches(a) {
 		if disabled := near.Plan.Mode == plan.ModeDisabled; disabled && near.Field != plan.NoField || n.done[near.Plan] {
 			continue // wrong in two ways, or it applies
@@ -51,7 +52,7 @@ type nearSearch struct {
 }
 
 // add adds the near match, unless its expression does not hold either or its policy has a miss.
-func (n *nearSearch) add(near *plan.NearMatch) {
+func (n *nearSearch) add(near *index.NearMatch) {
 	if n.done[near.Plan] {
 		return
 	}
@@ -67,7 +68,7 @@ func (n *nearSearch) add(near *plan.NearMatch) {
 
 // holdsRepaired reports whether the expression of the near match holds for the request with the
 // repaired field. It is true and not verified if too many expressions were evaluated before.
-func (n *nearSearch) holdsRepaired(near *plan.NearMatch) (holds, verified bool) {
+func (n *nearSearch) holdsRepaired(near *index.NearMatch) (holds, verified bool) {
 	p := n.policies.Get(near.Plan)
 	switch {
 	case near.Field == plan.NoField && near.Plan.Mode != plan.ModeDisabled:
@@ -104,7 +105,7 @@ func (n *nearSearch) addWithoutMatch() {
 }
 
 // reasonOf returns the miss without what the policy wants and the request has.
-func (n *nearSearch) reasonOf(near *plan.NearMatch) limiter.NearMiss {
+func (n *nearSearch) reasonOf(near *index.NearMatch) limiter.NearMiss {
 	miss := limiter.NearMiss{Policy: n.policies.Get(near.Plan).id, Match: near.Match, Reason: limiter.NearDisabled}
 	if near.Plan.Mode != plan.ModeDisabled {
 		miss.Reason, miss.Field = limiter.NearMismatch, cmp.Or(near.Field, plan.FieldWhen)
@@ -112,7 +113,7 @@ func (n *nearSearch) reasonOf(near *plan.NearMatch) limiter.NearMiss {
 	return miss
 }
 
-func (n *nearSearch) missOf(near *plan.NearMatch) limiter.NearMiss {
+func (n *nearSearch) missOf(near *index.NearMatch) limiter.NearMiss {
 	miss := n.reasonOf(near)
 	m, a := &near.Plan.Matches[near.Match], n.attributes
 	switch miss.Field {

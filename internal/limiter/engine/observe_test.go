@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/limiter/store/denialcache"
@@ -53,7 +54,7 @@ func observed(tb testing.TB, observer engine.Observer, plans ...*plan.Plan) *eng
 		Store: denialcache.New(backend, time.Now), Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler), Observer: observer,
 	})
-	e.Use(plan.NewSnapshot(1, plans))
+	e.Use(index.NewSnapshot(1, plans))
 	return e
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -214,9 +215,9 @@ func TestAllowingOverrideSuspendsABlock(t *testing.T) {
 	f.decide(t, named("a/x"))
 	f.decide(t, named("a/x"))
 	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonBlocked))
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{blocking(exemptAlice)}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{blocking(exemptAlice)}))
 	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonExempt))
-	f.Use(plan.NewSnapshot(3, []*plan.Plan{blocking()}))
+	f.Use(index.NewSnapshot(3, []*plan.Plan{blocking()}))
 	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonBlocked), "the override does not end the block")
 }
 

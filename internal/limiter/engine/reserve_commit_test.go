@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -111,7 +112,7 @@ func TestCommitAfterAnEdit(t *testing.T) {
 			f := newFixture(makePlan("a/x", reservable, keyed(apiKey), gold(1000)))
 			reservation := f.reserve(t, reserve(600, "a/x")).Reservation
 			g.Expect(reservation.Holds[0].Override).To(Equal("gold"))
-			f.Use(plan.NewSnapshot(2, tc.edited))
+			f.Use(index.NewSnapshot(2, tc.edited))
 			committed := f.commit(t, reservation, 300)
 			g.Expect(committed.Found()).To(Equal(!tc.gone))
 			only := committed.Policies[0]
@@ -128,7 +129,7 @@ func TestCommitAfterReservationsWereTurnedOff(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", reservable))
 	reservation := f.reserve(t, reserve(60, "a/x")).Reservation
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", func(p *plan.Plan) {
+	f.Use(index.NewSnapshot(2, []*plan.Plan{makePlan("a/x", func(p *plan.Plan) {
 		reservable(p)
 		p.Reservations = plan.Reservations{}
 	})}))

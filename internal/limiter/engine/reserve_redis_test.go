@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
@@ -60,7 +61,7 @@ func TestCachedDenialsAnswerNoCommits(t *testing.T) {
 	e := engine.New(engine.Options{
 		Store: denialcache.New(store, time.Now), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
-	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", reservable)}))
+	e.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", reservable)}))
 	d, err := e.Reserve(t.Context(), reserve(1, "a/x"))
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = e.Commit(t.Context(), &limiter.Commit{Reservation: d.Reservation, Cost: 100})

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // reservable lets the policy take reservations of at most ten minutes, three for each key, from a
@@ -343,7 +344,7 @@ func TestReservationsDuringAFlood(t *testing.T) {
 	g := NewWithT(t)
 	low := true
 	f := newFloodFixture(flood.Limits{}, func() bool { return low })
-	f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", reservable, keyed(apiKey))}))
+	f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", reservable, keyed(apiKey))}))
 	d := f.reserve(t, reserve(60, "a/x"))
 	g.Expect(d.Limits[0].Overflow).To(BeTrue())
 	g.Expect(d.Reservation.Holds[0].Key).To(Equal([]string{"#a/x#0"}))
@@ -384,6 +385,6 @@ func TestMetricsOfReservations(t *testing.T) {
 	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Charged",policy="x"} 1`))
 	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Repeated",policy="x"} 1`))
 	g.Expect(text).To(ContainSubstring(`weir_debt_units_total{namespace="a",policy="x"} 33`), "of 60 + 1 + 9 + 60 the quota lacks 30, of the 11 in place of 9 it lacks 2, and of the charge 1")
-	f.Use(plan.NewSnapshot(2, nil))
+	f.Use(index.NewSnapshot(2, nil))
 	g.Expect(exposition(g, f.registry)).NotTo(ContainSubstring(`namespace="a"`))
 }

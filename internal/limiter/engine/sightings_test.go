@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
@@ -127,6 +128,6 @@ func TestSightingsOutliveSnapshots(t *testing.T) {
 	kept := makePlan("a/x")
 	f := newFixture(kept, makePlan("a/y"))
 	f.decide(t, named("a/x", "a/y"))
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{kept, makePlan("a/y", threshold(9))}))
+	f.Use(index.NewSnapshot(2, []*plan.Plan{kept, makePlan("a/y", threshold(9))}))
 	g.Expect(reportedBy(t, f.Engine)).To(Equal([]string{"a/x "}))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store/memory"
 	"github.com/weir-dev/weir/internal/limiter/store/slicecache"
 )
@@ -34,7 +35,7 @@ func TestSlices(t *testing.T) {
 		e := engine.New(engine.Options{
 			Store: slices, RetainSlices: slices.Retain, Holds: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		})
-		e.Use(plan.NewSnapshot(1, []*plan.Plan{p}))
+		e.Use(index.NewSnapshot(1, []*plan.Plan{p}))
 		return e
 	}
 	one, other := open(), open()
@@ -62,7 +63,7 @@ func TestSlices(t *testing.T) {
 
 	// An edit ends the slices in the step that loads it.
 	edited := makePlan("a/x", sliced, threshold(2000))
-	one.Use(plan.NewSnapshot(2, []*plan.Plan{edited}))
+	one.Use(index.NewSnapshot(2, []*plan.Plan{edited}))
 	g.Eventually(func() int64 { return inspect().OpenSlices }, "30s", "1ms").Should(BeZero())
 	g.Expect(decide(one, 1).FromSlice).To(BeFalse())
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -77,7 +78,7 @@ func newOperated(o *operated, observer engine.Observer, edits ...func(*plan.Plan
 	e := engine.New(engine.Options{
 		Store: o, Observer: observer, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
-	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", edits...)}))
+	e.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x", edits...)}))
 	return e
 }
 
@@ -151,7 +152,7 @@ func TestUnblockAllInMemory(t *testing.T) {
 		Store: &operated{}, Local: local, Observer: &blockList{blocks: []store.Block{{Key: "alice"}}},
 		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
-	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
+	e.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
 	g.Expect(e.UnblockAll(t.Context(), "a/x")).To(Equal(1))
 	g.Expect(local.changes.Load()).To(Equal(int64(1)))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
@@ -46,7 +47,7 @@ func newOnServer(tb testing.TB, server *testenv.Redis, plans ...*plan.Plan) *onR
 	r.Engine = engine.New(engine.Options{
 		Store: backend, Holds: backend, Registerer: r.registry, Logger: slog.New(slog.DiscardHandler),
 	})
-	r.Use(plan.NewSnapshot(7, plans))
+	r.Use(index.NewSnapshot(7, plans))
 	return r
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -30,7 +31,7 @@ func TestPanicEndsTheSpanAndKeepsItsCause(t *testing.T) {
 		Store: panicking{}, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)).Tracer("test"),
 	})
-	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
+	e.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
 	g.Expect(func() { _, _ = e.Decide(t.Context(), &limiter.Check{Policies: []string{"a/x"}, Cost: 1}) }).
 		To(PanicWith("original"))
 	g.Expect(spans.GetSpans()).To(HaveLen(1))

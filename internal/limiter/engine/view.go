@@ -9,6 +9,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/persistent"
 )
@@ -16,7 +17,7 @@ import (
 // view is a snapshot prepared for deciding: arguments of scripts are built once per plan,
 // not per decision. It is immutable; the next view shares with it all that did not change.
 type view struct {
-	snapshot   *plan.Snapshot
+	snapshot   *index.Snapshot
 	policies   persistent.Map[*plan.Plan, *policy]
 	groups     map[string]*keyGroups                // by Namespace
 	exceptions persistent.Map[string, exceptionSet] // by the ID of the policy
@@ -44,7 +45,7 @@ type viewUpdate struct {
 // next returns the view of a snapshot, and the policies of the previous view that are not in it. Unchanged plans keep
 // their prepared policy, and Namespaces with unchanged key groups their keys. previous may be nil. The cost is
 // proportional to the number of changes.
-func (m *viewMaker) next(snapshot *plan.Snapshot, previous *view) (next *view, removed []*policy) {
+func (m *viewMaker) next(snapshot *index.Snapshot, previous *view) (next *view, removed []*policy) {
 	if previous == nil {
 		previous = &view{}
 	}

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // weighed are records, decoded as a replica decodes them.
@@ -58,10 +59,10 @@ func measureHeap(tb testing.TB, n int, record func(i int) plan.Record, beside ..
 		all.add(tb, record(i))
 	}
 	e := newAdmitting()
-	e.Use(plan.NewSnapshotOf(1, all.records))
+	e.Use(index.NewSnapshotOf(1, all.records))
 	e.Prepare()
 	h.live = int(heapInUse() - before)
-	second := plan.NewSnapshotOf(2, all.records)
+	second := index.NewSnapshotOf(2, all.records)
 	h.peak, h.weight = int(heapInUse()-before), all.weight
 	runtime.KeepAlive(all)
 	runtime.KeepAlive(e)
@@ -302,7 +303,7 @@ func TestBuildingIsLinear(t *testing.T) {
 	allocated := func(records []plan.Record) float64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		newAdmitting().Use(plan.NewSnapshotOf(1, records))
+		newAdmitting().Use(index.NewSnapshotOf(1, records))
 		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
 // internal/compile tests the periods, with the offsets of real time zones.
@@ -42,7 +43,7 @@ func TestValidateCalendars(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := valid()
+			p := testplan.Valid()
 			p.Limits[0] = plan.Limit{
 				Name: "l", Algorithm: plan.FixedWindow, Threshold: 1, Calendar: &plan.Calendar{Period: plan.PeriodDay, TimeZone: "UTC"},
 			}
@@ -66,7 +67,7 @@ func manyShifts(n int) (shifts []plan.Shift) {
 }
 
 func TestOverridesKeepTheCalendar(t *testing.T) {
-	p := valid()
+	p := testplan.Valid()
 	p.Limits[0] = plan.Limit{
 		Name: "l", Algorithm: plan.FixedWindow, Threshold: 1, Calendar: &plan.Calendar{Period: plan.PeriodDay, TimeZone: "UTC"},
 	}

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
 func TestCandidateLimits(t *testing.T) {
@@ -43,10 +44,10 @@ func TestCandidateLimits(t *testing.T) {
 func TestInvalidCandidates(t *testing.T) {
 	for name, candidate := range map[string]plan.LimitOverride{
 		`candidates[0].name "unknown" must be a limit of the plan`: {Name: "unknown", Threshold: 2},
-		"candidates[0].threshold -1 is out of bounds":              {Name: valid().Limits[0].Name, Threshold: -1},
-		"candidates[0]: a window of -5 ms is out of bounds":        {Name: valid().Limits[0].Name, WindowMillis: -5},
+		"candidates[0].threshold -1 is out of bounds":              {Name: testplan.Valid().Limits[0].Name, Threshold: -1},
+		"candidates[0]: a window of -5 ms is out of bounds":        {Name: testplan.Valid().Limits[0].Name, WindowMillis: -5},
 	} {
-		p := valid()
+		p := testplan.Valid()
 		p.Candidates = []plan.LimitOverride{candidate}
 		NewWithT(t).Expect(p.Validate()).To(MatchError(ContainSubstring(name)))
 	}

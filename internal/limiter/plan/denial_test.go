@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
 func TestBodiesOfDenials(t *testing.T) {
@@ -89,7 +90,7 @@ func TestValidateDenials(t *testing.T) {
 		`denial.body.contentType "image/png"`: {Body: plan.DenialBody{ContentType: "image/png", Template: "a"}},
 		"denial.body.template has an unknown": {Body: plan.DenialBody{ContentType: "text/plain", Template: "{{a}}"}},
 	} {
-		p := valid()
+		p := testplan.Valid()
 		p.Denial = denial
 		NewWithT(t).Expect(p.Validate()).To(MatchError(ContainSubstring(want)))
 	}

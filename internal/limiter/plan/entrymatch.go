@@ -51,18 +51,18 @@ func (w *EntryMatch) sample() Entry {
 	return e
 }
 
-// indexed returns the entry by which the index finds the match: it has only the beginning of a prefix, see indexedLength.
-func (w *EntryMatch) indexed() Entry {
+// Indexed returns the entry by which the index finds the match: it has only the beginning of a prefix, see indexedLength.
+func (w *EntryMatch) Indexed() Entry {
 	e := Entry{Key: w.Key, Value: w.Value}
 	if w.Prefix {
-		e.Value = e.Value[:indexedLength(len(e.Value))]
+		e.Value = e.Value[:IndexedLength(len(e.Value))]
 	}
 	return e
 }
 
-// indexedLength returns the largest length up to n that is a power of two, or one and a half times one. So prefixes of up to
+// IndexedLength returns the largest length up to n that is a power of two, or one and a half times one. So prefixes of up to
 // MaxText bytes have 15 different lengths, and the index looks up no more beginnings of a value.
-func indexedLength(n int) int {
+func IndexedLength(n int) int {
 	if n < 2 {
 		return n
 	}
@@ -127,8 +127,8 @@ func (w *EntryMatch) validateExceptions(fail func(string, ...any), at string) {
 	}
 }
 
-// holdsDescriptor reports whether the descriptor has all entries that the match wants, and no other one if it forbids them.
-func (m *Match) holdsDescriptor(d Descriptor) bool {
+// HoldsDescriptor reports whether the descriptor has all entries that the match wants, and no other one if it forbids them.
+func (m *Match) HoldsDescriptor(d Descriptor) bool {
 	if m.ForbidsOtherEntries && !m.hasOnlyWanted(d) {
 		return false
 	}

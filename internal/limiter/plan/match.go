@@ -91,20 +91,20 @@ const (
 	FieldWhen            Field = "when"
 )
 
-// holds reports whether all fields but descriptors and expression hold.
-func (m *Match) holds(a *Attributes) bool { return m.mismatch(a, NoField) == NoField }
+// Holds reports whether all fields but descriptors and expression hold.
+func (m *Match) Holds(a *Attributes) bool { return m.Mismatch(a, NoField) == NoField }
 
-// mismatch returns the first field other than the ignored one that does not hold, of all but
+// Mismatch returns the first field other than the ignored one that does not hold, of all but
 // descriptors and expression.
-func (m *Match) mismatch(a *Attributes, ignored Field) Field {
+func (m *Match) Mismatch(a *Attributes, ignored Field) Field {
 	switch {
-	case ignored != FieldTargets && !m.holdsTargets(a):
+	case ignored != FieldTargets && !m.HoldsTargets(a):
 		return FieldTargets
-	case ignored != FieldDomain && !m.holdsDomain(a):
+	case ignored != FieldDomain && !m.HoldsDomain(a):
 		return FieldDomain
 	case ignored != FieldMethods && !m.holdsMethods(a):
 		return FieldMethods
-	case ignored != FieldHosts && !m.holdsHosts(a):
+	case ignored != FieldHosts && !m.HoldsHosts(a):
 		return FieldHosts
 	case ignored != FieldPaths && !m.holdsPaths(a):
 		return FieldPaths
@@ -139,8 +139,8 @@ func (m *Match) holdsQueryParameters(a *Attributes) bool {
 	return holds
 }
 
-// isUncertain reports whether the match, which holds, does so only because values are unreadable.
-func (m *Match) isUncertain(a *Attributes) (uncertain bool) {
+// IsUncertain reports whether the match, which holds, does so only because values are unreadable.
+func (m *Match) IsUncertain(a *Attributes) (uncertain bool) {
 	if len(m.QueryParameters) > 0 {
 		_, uncertain = a.QueryValues().holds(m.QueryParameters)
 	}
@@ -153,23 +153,23 @@ func (m *Match) isUncertain(a *Attributes) (uncertain bool) {
 // readsValues reports whether the match reads headers or query parameters.
 func (m *Match) readsValues() bool { return len(m.Headers)+len(m.QueryParameters) > 0 }
 
-func (m *Match) holdsDomain(a *Attributes) bool { return m.Domain == "" || m.Domain == a.Domain }
+func (m *Match) HoldsDomain(a *Attributes) bool { return m.Domain == "" || m.Domain == a.Domain }
 
 func (m *Match) holdsMethods(a *Attributes) bool {
 	return len(m.Methods) == 0 || slices.Contains(m.Methods, a.Method)
 }
 
-func (m *Match) holdsHosts(a *Attributes) bool {
-	return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(pattern string) bool { return matchesHost(pattern, a.Host) })
+func (m *Match) HoldsHosts(a *Attributes) bool {
+	return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(pattern string) bool { return MatchesHost(pattern, a.Host) })
 }
 
 func (m *Match) holdsPaths(a *Attributes) bool {
-	return len(m.Paths) == 0 || slices.ContainsFunc(m.Paths, func(pattern string) bool { return matchesPath(pattern, a.Path) })
+	return len(m.Paths) == 0 || slices.ContainsFunc(m.Paths, func(pattern string) bool { return MatchesPath(pattern, a.Path) })
 }
 
-// matchesHost reports whether the pattern matches the host. "*.b.c" matches "a.b.c" and
+// MatchesHost reports whether the pattern matches the host. "*.b.c" matches "a.b.c" and
 // "z.a.b.c", but not "b.c" itself.
-func matchesHost(pattern, host string) bool {
+func MatchesHost(pattern, host string) bool {
 	suffix, wildcard := strings.CutPrefix(pattern, "*")
 	if !wildcard {
 		return pattern == host
@@ -177,7 +177,7 @@ func matchesHost(pattern, host string) bool {
 	return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
 }
 
-func matchesPath(pattern, path string) bool {
+func MatchesPath(pattern, path string) bool {
 	prefix, open := strings.CutSuffix(pattern, "*")
 	if !open {
 		return pattern == path

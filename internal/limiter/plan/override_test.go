@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
 func TestLimitsOf(t *testing.T) {
@@ -50,7 +51,7 @@ func TestQuota(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := valid()
+			p := testplan.Valid()
 			p.DenyWhen = tc.denyWhen
 			g.Expect(p.Quota(tc.limit)).To(Equal(tc.quota))
 			g.Expect(tc.limit.HardQuota()).To(Equal(tc.hard))
@@ -178,7 +179,7 @@ func TestLargestOverrideFits(t *testing.T) {
 }
 
 func TestOverrideReplacesAllLengthsOfBlocks(t *testing.T) {
-	p := valid()
+	p := testplan.Valid()
 	p.Limits[0].BlocksMillis, p.Limits[0].EscalationMillis = []int64{1000, 1000, 5000}, 60_000
 	p.Overrides = []plan.Override{{Name: "o", When: "true", Action: plan.ActionLimit, Limits: []plan.LimitOverride{{Name: "burst", Threshold: 2}}}}
 	g := NewWithT(t)
@@ -209,7 +210,7 @@ func TestValidateLengthsOfBlocks(t *testing.T) {
 		"only escalation":   {nil, 1, 0, "an escalation of 1 ms with 0 lengths"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, p := NewWithT(t), valid()
+			g, p := NewWithT(t), testplan.Valid()
 			p.Limits[0].BlocksMillis, p.Limits[0].EscalationMillis, p.Limits[0].BlockMillis = tc.blocks, tc.escalation, tc.block
 			if tc.want != "" {
 				g.Expect(p.Validate()).To(MatchError(ContainSubstring(tc.want)))

@@ -138,8 +138,8 @@ type Plan struct {
 // ID returns "<namespace>/<name>", the name callers use.
 func (p *Plan) ID() string { return p.Namespace + "/" + p.Name }
 
-// compareIDs compares the IDs of two plans without making them.
-func compareIDs(a, b *Plan) int {
+// CompareIDs compares the IDs of two plans without making them.
+func CompareIDs(a, b *Plan) int {
 	common := min(len(a.Namespace), len(b.Namespace))
 	if c := strings.Compare(a.Namespace[:common], b.Namespace[:common]); c != 0 {
 		return c

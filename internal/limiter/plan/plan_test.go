@@ -15,23 +15,12 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/testplan"
 )
-
-func valid() *plan.Plan {
-	return &plan.Plan{
-		Namespace: "shop", Name: "login", UID: "u", Generation: 3,
-		Mode: plan.ModeEnforce, OnMissingKey: plan.MissingKeyShare, Counting: plan.CountAdmitted,
-		DenyWhen: plan.ThresholdExceeded, FailureMode: plan.FailOpen,
-		Denial:  plan.Denial{Code: "RateLimited", Message: "<Slow & down>"},
-		Matches: []plan.Match{{Hosts: []string{"a.example"}, Paths: []string{"/x/*"}}},
-		Key:     []plan.KeyPart{{Type: plan.KeyHeader, Header: "x-api-key"}},
-		Limits:  []plan.Limit{{Name: "burst", Algorithm: plan.SlidingLog, Threshold: 5, WindowMillis: 60_000}},
-	}
-}
 
 // withOverrides returns a plan with every algorithm and every kind of override.
 func withOverrides() *plan.Plan {
-	p := valid()
+	p := testplan.Valid()
 	p.Limits = append(p.Limits,
 		plan.Limit{Name: "fixed", Algorithm: plan.FixedWindow, Threshold: plan.MaxFixedWindowThreshold, WindowMillis: 1, BlockMillis: 60_000},
 		plan.Limit{Name: "window", Algorithm: plan.SlidingWindow, Threshold: 10, WindowMillis: 2, BucketMicros: 2},
@@ -52,9 +41,9 @@ func withOverrides() *plan.Plan {
 
 // withDescriptors returns a plan that uses every kind of match and of key part.
 func withDescriptors() *plan.Plan {
-	p := valid()
+	p := testplan.Valid()
 	p.Matches = append(p.Matches, plan.Match{
-		Domain: "edge", Descriptors: wanted("generic_key=login", "user_id"), When: `descriptor["user_id"] != ""`,
+		Domain: "edge", Descriptors: testplan.Wanted("generic_key=login", "user_id"), When: `descriptor["user_id"] != ""`,
 	})
 	p.Key = append(p.Key, plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user_id"},
 		plan.KeyPart{Type: plan.KeyExpression, Expression: "request.path"})
@@ -70,7 +59,7 @@ func prefixes(cidrs ...string) []netip.Prefix {
 }
 
 func TestCodecRoundTrip(t *testing.T) {
-	for name, build := range map[string]func() *plan.Plan{"plain": valid, "withOverrides": withOverrides, "withDescriptors": withDescriptors} {
+	for name, build := range map[string]func() *plan.Plan{"plain": testplan.Valid, "withOverrides": withOverrides, "withDescriptors": withDescriptors} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			data, err := plan.Encode(build())
@@ -86,7 +75,7 @@ func TestCodecRoundTrip(t *testing.T) {
 }
 
 func TestEncodeRejectsLargePlan(t *testing.T) {
-	p := valid()
+	p := testplan.Valid()
 	p.Denial.Message = strings.Repeat("x", plan.MaxEncodedBytes)
 	_, err := plan.Encode(p)
 	NewWithT(t).Expect(err).To(MatchError(MatchRegexp(`plan shop/login is \d+ bytes, at most 131072`)))
@@ -95,7 +84,7 @@ func TestEncodeRejectsLargePlan(t *testing.T) {
 func inVersion(version int) string { return fmt.Sprintf(`"version":%d`, version) }
 
 func TestDecodeRejects(t *testing.T) {
-	good, err := plan.Encode(valid())
+	good, err := plan.Encode(testplan.Valid())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	replace := func(old, with string) string { return strings.Replace(string(good), old, with, 1) }
 	for name, tc := range map[string]struct{ data, want string }{
@@ -162,7 +151,7 @@ func TestValidateReservations(t *testing.T) {
 		}), "a window of 5 ms is not for Concurrency"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := valid()
+			p := testplan.Valid()
 			tc.edit(p)
 			want := Succeed()
 			if tc.want != "" {
@@ -184,7 +173,7 @@ func TestValidateLateCharges(t *testing.T) {
 		0: "", 2: "", math.MaxInt32: "", 1: "lateCharges.from 1", -1: "lateCharges.from -1", math.MaxInt32 + 1: "lateCharges.from 2147483648",
 	} {
 		g := NewWithT(t)
-		p := valid()
+		p := testplan.Valid()
 		p.LateCharges.From = from
 		if want != "" {
 			g.Expect(p.Validate()).To(MatchError(ContainSubstring(want)))
@@ -215,11 +204,11 @@ func TestValidateMatchesAndKeys(t *testing.T) {
 		"no key of an entry":   {matches(plan.Match{Descriptors: []plan.EntryMatch{{Value: "v"}}}), "matches[0].descriptors[0]"},
 		"a long key":           {matches(plan.Match{Descriptors: []plan.EntryMatch{{Key: text + "x"}}}), "matches[0].descriptors[0]"},
 		"a long value":         {matches(plan.Match{Descriptors: []plan.EntryMatch{{Key: "k", Value: text + "x"}}}), "matches[0].descriptors[0]"},
-		"64 exceptions":        {matches(matchEntries("k=" + strings.Join(words(65, 10, "!%d"), ""))), "65 exceptions"},
-		"an exact exception":   {matches(matchEntries("k=v!w")), "matches[0].descriptors[0] has 1 exceptions"},
-		"an empty exception":   {matches(matchEntries("k=!")), "exception 0 must have"},
-		"unsorted exceptions":  {matches(matchEntries("k=!b!a")), "except[1] is not in ascending order"},
-		"a covered exception":  {matches(matchEntries("k=!a*!ab*")), "exceptPrefixes[1]"},
+		"64 exceptions":        {matches(testplan.MatchEntries("k=" + strings.Join(testplan.Words(65, 10, "!%d"), ""))), "65 exceptions"},
+		"an exact exception":   {matches(testplan.MatchEntries("k=v!w")), "matches[0].descriptors[0] has 1 exceptions"},
+		"an empty exception":   {matches(testplan.MatchEntries("k=!")), "exception 0 must have"},
+		"unsorted exceptions":  {matches(testplan.MatchEntries("k=!b!a")), "except[1] is not in ascending order"},
+		"a covered exception":  {matches(testplan.MatchEntries("k=!a*!ab*")), "exceptPrefixes[1]"},
 		"an empty prefix":      {matches(plan.Match{Descriptors: []plan.EntryMatch{{Key: "k", Prefix: true}}}), "prefix without a value"},
 		"no entries to forbid": {matches(plan.Match{Domain: "d", ForbidsOtherEntries: true}), "forbids other entries and wants none"},
 		"many descriptors":     {matches(plan.Match{Descriptors: append(make16(plan.EntryMatch{Key: "k"}), plan.EntryMatch{Key: "k"})}), "17 descriptors"},
@@ -235,7 +224,7 @@ func TestValidateMatchesAndKeys(t *testing.T) {
 		"a long expression":    {key(plan.KeyPart{Type: plan.KeyExpression, Expression: code + "x"}), "key[0].expression"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := valid()
+			p := testplan.Valid()
 			tc.edit(p)
 			want := Succeed()
 			if tc.want != "" {
@@ -254,7 +243,7 @@ func make16(e plan.EntryMatch) []plan.EntryMatch {
 // plan.
 func FuzzDecode(f *testing.F) {
 	var good []byte
-	for _, r := range []plan.Record{withOverrides(), withDescriptors(), keyGroup(), exception(), valid()} {
+	for _, r := range []plan.Record{withOverrides(), withDescriptors(), keyGroup(), exception(), testplan.Valid()} {
 		data, err := plan.Encode(r)
 		if err != nil {
 			f.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
 func keyGroup() *plan.KeyGroup {
@@ -27,7 +29,7 @@ func exception() *plan.Exception {
 func TestRecordsAreNamedByTheirKind(t *testing.T) {
 	g := NewWithT(t)
 	for want, r := range map[string]plan.Record{
-		"plan shop/login": valid(), "keyGroup keygroup:shop/gold-07": keyGroup(), "exception exception:shop/launch": exception(),
+		"plan shop/login": testplan.Valid(), "keyGroup keygroup:shop/gold-07": keyGroup(), "exception exception:shop/launch": exception(),
 	} {
 		g.Expect(fmt.Sprint(plan.KindOf(r.ID()), " ", r.ID())).To(Equal(want))
 		namespace, name := plan.SplitID(r.ID())
@@ -136,7 +138,7 @@ func TestValidateGroupsOfOverrides(t *testing.T) {
 		"a group twice":    {func(_ *plan.Plan, o *plan.Override) { o.Groups = []string{"a", "a"} }, `overrides[0].groups[1] "a" must be`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := valid()
+			p := testplan.Valid()
 			p.Overrides = []plan.Override{{Name: "o", Action: plan.ActionAllow, Groups: []string{"gold"}}}
 			tc.edit(p, &p.Overrides[0])
 			expectValid(t, p, tc.want)
@@ -156,8 +158,8 @@ func TestSnapshotsOfAllKinds(t *testing.T) {
 	g := NewWithT(t)
 	early, late := keyGroup(), keyGroup()
 	early.Name = "gold-01"
-	s := plan.NewSnapshotOf(7, []plan.Record{late, exception(), valid(), early})
-	g.Expect(s.Plans()).To(Equal([]*plan.Plan{valid()}))
+	s := index.NewSnapshotOf(7, []plan.Record{late, exception(), testplan.Valid(), early})
+	g.Expect(s.Plans()).To(Equal([]*plan.Plan{testplan.Valid()}))
 	g.Expect(s.Groups()).To(Equal([]*plan.KeyGroup{early, late}))
 	g.Expect(s.Exceptions()).To(Equal([]*plan.Exception{exception()}))
 }

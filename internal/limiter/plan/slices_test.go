@@ -10,11 +10,12 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
 // slicedPlan returns a valid plan with slices.
 func slicedPlan() *plan.Plan {
-	p := valid()
+	p := testplan.Valid()
 	p.Counting, p.DenyWhen, p.Overrides, p.Candidates = plan.CountAdmitted, plan.ThresholdExceeded, nil, nil
 	p.Slices = plan.Slices{MaxPercent: 10, MaxAgeMillis: 1000}
 	p.Limits = []plan.Limit{

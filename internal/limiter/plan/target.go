@@ -115,7 +115,7 @@ func (p *Plan) Targets() []Target {
 	return targets
 }
 
-func (m *Match) holdsTargets(a *Attributes) bool {
+func (m *Match) HoldsTargets(a *Attributes) bool {
 	return len(m.Targets) == 0 || slices.ContainsFunc(m.Targets, func(t Target) bool { return slices.ContainsFunc(a.Targets, t.Covers) })
 }
 

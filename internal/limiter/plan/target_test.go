@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
 func TestParseTarget(t *testing.T) {
@@ -36,7 +37,7 @@ func TestParseTarget(t *testing.T) {
 
 func TestTargetsAreDecoded(t *testing.T) {
 	g := NewWithT(t)
-	p := valid()
+	p := testplan.Valid()
 	p.Matches = []plan.Match{{Hosts: []string{"shop.example"}, Targets: []plan.Target{"HTTPRoute/shop/checkout"}}}
 	encoded, err := plan.Encode(p)
 	g.Expect(err).NotTo(HaveOccurred())

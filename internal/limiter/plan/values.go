@@ -23,7 +23,7 @@ const (
 type Values struct {
 	syntax     *syntax
 	text       string
-	unreadable bool
+	Unreadable bool
 	named      map[string]*namedValue // by the name in lower case
 	entries    map[Entry]bool         // in all readings, and each name without a value; nil until a match needs them
 }
@@ -71,7 +71,7 @@ func (s *syntax) read(text string) *Values {
 		separators += strings.Count(text, s.others[i:i+1])
 	}
 	if len(text) > MaxReadBytes || separators >= MaxReadValues {
-		return &Values{unreadable: true}
+		return &Values{Unreadable: true}
 	}
 	v := &Values{syntax: s, text: text, named: map[string]*namedValue{}}
 	s.each(text, string(s.separator), v.addSingle)
@@ -127,10 +127,10 @@ func (v *Values) addEntries(name, value string) {
 		if i > 0 && !strings.ContainsAny(name, "%+") && !strings.ContainsAny(value, "%+") {
 			break // all decodings are equal
 		}
-		name, value := lowerName(strings.TrimSpace(decode(name))), strings.TrimSpace(decode(value))
+		name, value := LowerName(strings.TrimSpace(decode(name))), strings.TrimSpace(decode(value))
 		v.addEntry(name, value)
 		for _, other := range aliases(name) {
-			v.addEntry(lowerName(other), value)
+			v.addEntry(LowerName(other), value)
 		}
 	}
 }
@@ -140,9 +140,9 @@ func (v *Values) addEntry(name, value string) {
 	v.entries[Entry{Key: name, Value: value}] = true
 }
 
-// allEntries returns the entries of all readings.
-func (v *Values) allEntries() map[Entry]bool {
-	if v.entries == nil && !v.unreadable {
+// AllEntries returns the entries of all readings.
+func (v *Values) AllEntries() map[Entry]bool {
+	if v.entries == nil && !v.Unreadable {
 		v.entries = map[Entry]bool{}
 		v.syntax.each(v.text, string(v.syntax.separator), v.addEntries)
 		if strings.ContainsAny(v.text, v.syntax.others) {
@@ -154,7 +154,7 @@ func (v *Values) allEntries() map[Entry]bool {
 
 // setSingle sets the value of the name, which is ambiguous if it has one already.
 func (v *Values) setSingle(n namedValue) {
-	key := lowerName(n.name)
+	key := LowerName(n.name)
 	if before := v.named[key]; before != nil {
 		before.ambiguous = true
 		return
@@ -178,10 +178,10 @@ func (v *Values) agreeWith(other *Values) {
 // Get returns the value of the name, empty if it is absent. ok is false if servers may read different values, or
 // none: the name is repeated, is spelled in another case, or has characters that servers read in different ways.
 func (v *Values) Get(name string) (value string, ok bool) {
-	if v.unreadable {
+	if v.Unreadable {
 		return "", false
 	}
-	n := v.named[lowerName(name)]
+	n := v.named[LowerName(name)]
 	if n == nil {
 		return "", true
 	}
@@ -189,7 +189,7 @@ func (v *Values) Get(name string) (value string, ok bool) {
 }
 
 // Has reports whether the name is present in any reading.
-func (v *Values) Has(name string) bool { return v.named[lowerName(name)] != nil }
+func (v *Values) Has(name string) bool { return v.named[LowerName(name)] != nil }
 
 // All returns the values by name. ok is false if one of them is ambiguous, or all are unreadable.
 func (v *Values) All() (values map[string]string, ok bool) {
@@ -200,25 +200,25 @@ func (v *Values) All() (values map[string]string, ok bool) {
 		}
 		values[n.name] = n.value
 	}
-	return values, !v.unreadable
+	return values, !v.Unreadable
 }
 
 // holds reports whether the values contain all entries. uncertain is true if that cannot be known.
 func (v *Values) holds(entries []Entry) (holds, uncertain bool) {
-	if v.unreadable {
+	if v.Unreadable {
 		return true, true
 	}
-	readings := v.allEntries()
+	readings := v.AllEntries()
 	for _, e := range entries {
-		if !readings[Entry{Key: lowerName(e.Key), Value: e.Value}] {
+		if !readings[Entry{Key: LowerName(e.Key), Value: e.Value}] {
 			return false, false
 		}
 	}
 	return true, false
 }
 
-// lowerName returns the name with its ASCII letters in lower case: some servers ignore the case of names.
-func lowerName(name string) string {
+// LowerName returns the name with its ASCII letters in lower case: some servers ignore the case of names.
+func LowerName(name string) string {
 	if !strings.ContainsFunc(name, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
 		return name
 	}
@@ -301,8 +301,8 @@ func (a *Attributes) CookieValues() *Values {
 	return p.cookies
 }
 
-// elementsOf returns the elements of the header, whose value has a comma; nil if there are too many to read.
-func (a *Attributes) elementsOf(header, value string) map[string]bool {
+// ElementsOf returns the elements of the header, whose value has a comma; nil if there are too many to read.
+func (a *Attributes) ElementsOf(header, value string) map[string]bool {
 	p := a.parsedValues()
 	if elements, known := p.listed[header]; known {
 		return elements
@@ -343,7 +343,7 @@ func (a *Attributes) holdsHeader(want *Entry) (holds, uncertain bool) {
 	case !strings.Contains(value, ","):
 		return false, false
 	}
-	elements := a.elementsOf(want.Key, value)
+	elements := a.ElementsOf(want.Key, value)
 	if elements == nil {
 		return true, true
 	}

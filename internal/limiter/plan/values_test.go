@@ -14,12 +14,16 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
-func matchHeaders(entries ...string) plan.Match { return plan.Match{Headers: descriptor(entries...)} }
+func matchHeaders(entries ...string) plan.Match {
+	return plan.Match{Headers: testplan.Descriptor(entries...)}
+}
 
 func matchQuery(entries ...string) plan.Match {
-	return plan.Match{QueryParameters: descriptor(entries...)}
+	return plan.Match{QueryParameters: testplan.Descriptor(entries...)}
 }
 
 func headers(value string) plan.Attributes {
@@ -92,11 +96,11 @@ func TestMatchValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := valid()
+			p := testplan.Valid()
 			p.Matches = []plan.Match{tc.match}
 			g.Expect(p.Validate()).To(Succeed())
 			tc.a.Normalize()
-			found := plan.NewSnapshot(1, []*plan.Plan{p}).Match(&tc.a)
+			found := index.NewSnapshot(1, []*plan.Plan{p}).Match(&tc.a)
 			if !tc.want {
 				g.Expect(found).To(BeEmpty())
 				return
@@ -187,9 +191,9 @@ func TestReadingValuesIsBounded(t *testing.T) {
 	for i := range plan.MaxReadValues - 1 {
 		worst.Query += fmt.Sprintf("%%61+[%d]=%s;", i, strings.Repeat("%62+", 12))
 	}
-	p := valid()
-	p.Matches = []plan.Match{{Headers: descriptor("x-tier=y")}, {QueryParameters: descriptor("y=1")}}
-	snapshot := plan.NewSnapshot(1, []*plan.Plan{p})
+	p := testplan.Valid()
+	p.Matches = []plan.Match{{Headers: testplan.Descriptor("x-tier=y")}, {QueryParameters: testplan.Descriptor("y=1")}}
+	snapshot := index.NewSnapshot(1, []*plan.Plan{p})
 	g := NewWithT(t)
 	g.Expect(len(worst.Query)).To(And(BeNumerically(">", plan.MaxReadBytes*9/10), BeNumerically("<=", plan.MaxReadBytes)))
 	shortest := func(read func()) time.Duration {

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // BenchmarkSetToUse measures the time from the call of Set until the last of three
@@ -25,7 +26,7 @@ func BenchmarkSetToUse(b *testing.B) {
 			Installation: NewInstallation(testOwner, ""), Replica: name, Logger: logger(b, name),
 		})
 		go func() {
-			_ = w.Start(b.Context(), func(s *plan.Snapshot) { used <- s.Lookup("shop/p7").Limits[0].Threshold })
+			_ = w.Start(b.Context(), func(s *index.Snapshot) { used <- s.Lookup("shop/p7").Limits[0].Threshold })
 		}()
 		c.Expect(<-used).To(BeEquivalentTo(5))
 	}

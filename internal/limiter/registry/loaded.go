@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/persistent"
 )
 
@@ -21,7 +22,7 @@ type loaded struct {
 	sum     uint64
 	size    int // bytes of all encodings
 	items   persistent.Map[string, item]
-	records *plan.Snapshot // the last records that could be decoded
+	records *index.Snapshot // the last records that could be decoded
 	// problems are why encodings cannot be decoded, by field.
 	problems persistent.Map[string, string]
 	skips    skips // the fields with problems
@@ -168,11 +169,11 @@ func (l *loaded) lastGood(id string) plan.Record {
 }
 
 // undecodable returns the fields that cannot be decoded, sorted by ID.
-func (l *loaded) undecodable() (fields []plan.Skipped) {
+func (l *loaded) undecodable() (fields []index.Skipped) {
 	for id, problem := range l.problems.All() {
-		fields = append(fields, plan.Skipped{ID: id, Problem: problem, LastGood: l.lastGood(id) != nil})
+		fields = append(fields, index.Skipped{ID: id, Problem: problem, LastGood: l.lastGood(id) != nil})
 	}
-	slices.SortFunc(fields, func(a, b plan.Skipped) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(fields, func(a, b index.Skipped) int { return cmp.Compare(a.ID, b.ID) })
 	return fields
 }
 
@@ -189,7 +190,7 @@ type skips struct {
 }
 
 // newSkips returns the set of the fields.
-func newSkips(fields []plan.Skipped) skips {
+func newSkips(fields []index.Skipped) skips {
 	var ids []string
 	for _, field := range fields {
 		ids = append(ids, field.ID)

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -148,7 +149,7 @@ type replica struct {
 	done chan struct{}
 
 	mu      sync.Mutex
-	current *plan.Snapshot
+	current *index.Snapshot
 	fewest  int // number of plans in the smallest snapshot
 }
 
@@ -178,14 +179,14 @@ func (c *cluster) watchWith(o WatcherOptions) *replica {
 	return r
 }
 
-func (r *replica) use(s *plan.Snapshot) {
+func (r *replica) use(s *index.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.current = s
 	r.fewest = min(r.fewest, len(s.Plans()))
 }
 
-func (r *replica) snapshot() *plan.Snapshot {
+func (r *replica) snapshot() *index.Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current

@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/test/testenv"
 )
@@ -94,7 +95,7 @@ func startFleet(b *testing.B, n int) *benchFleet {
 		w := NewWatcher(client, testPrefix, WatcherOptions{
 			Installation: NewInstallation(testOwner, ""), Replica: fmt.Sprintf("replica-%04d", i), Logger: slog.New(slog.DiscardHandler),
 		})
-		go func() { _ = w.Start(b.Context(), func(s *plan.Snapshot) { f.revisions[i].Store(s.Revision()) }) }()
+		go func() { _ = w.Start(b.Context(), func(s *index.Snapshot) { f.revisions[i].Store(s.Revision()) }) }()
 		<-time.After(5 * time.Millisecond) // they share the CPUs of one machine
 	}
 	f.awaitRevision(1)

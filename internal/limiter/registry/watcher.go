@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
@@ -53,7 +54,7 @@ type Watcher struct {
 	live liveReplicas // recorded only by the goroutine of Start
 
 	// Used only by the goroutine of Start.
-	applySnapshot func(*plan.Snapshot)
+	applySnapshot func(*index.Snapshot)
 	loaded        *loaded // nil before the first load
 	rejected      version // reported to the leader as wrong; the loaded one after a digest mismatch
 	state         followState
@@ -119,7 +120,7 @@ func (w *Watcher) Unready() *plan.Unready { return w.unready.Load() }
 // Start follows the registry until ctx ends and passes every new snapshot to apply, one at a
 // time. A snapshot takes effect when apply returns, so apply must be fast. While Redis is
 // unreachable the Watcher retries.
-func (w *Watcher) Start(ctx context.Context, apply func(*plan.Snapshot)) error {
+func (w *Watcher) Start(ctx context.Context, apply func(*index.Snapshot)) error {
 	w.applySnapshot = apply
 	// Subscribe before the first read: a change is either read or announced, never lost
 	// in between.

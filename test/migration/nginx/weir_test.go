@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store/memory"
 	"github.com/weir-dev/weir/test/testenv/testpolicy"
 )
@@ -83,7 +84,7 @@ func newTarget(t *testing.T, ingresses []*networkingv1.Ingress) *target {
 		Store:      memory.NewStore(memory.Options{Keys: 1000, Now: func() time.Time { return now }}),
 		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})}
-	w.engine.Use(plan.NewSnapshot(1, plans))
+	w.engine.Use(index.NewSnapshot(1, plans))
 	return w
 }
 

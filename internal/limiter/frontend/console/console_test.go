@@ -22,6 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/console"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 	"github.com/weir-dev/weir/test/testenv"
 )
@@ -77,7 +78,7 @@ func start(t *testing.T, configure func(*endpoint.Options)) *site {
 		configure(&o)
 	}
 	s.e = endpoint.New(o)
-	s.e.Use(plan.NewSnapshot(7, []*plan.Plan{
+	s.e.Use(index.NewSnapshot(7, []*plan.Plan{
 		policy("shop", "login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}),
 		policy("shop", "search", plan.KeyPart{Type: plan.KeyRemoteAddress, IPv4PrefixLength: 32, IPv6PrefixLength: 64}),
 		policy("bank", "vault", plan.KeyPart{Type: plan.KeyPrincipal}),

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 	"github.com/weir-dev/weir/test/testenv"
@@ -29,7 +30,7 @@ func TestHeldUnits(t *testing.T) {
 	sliced, reserved := policy("shop", "sliced"), policy("shop", "reserved")
 	sliced.Slices, sliced.Limits[0].Threshold = plan.Slices{MaxPercent: 50, MaxAgeMillis: 10_000}, 10_000
 	reserved.Reservations, reserved.Limits[0].Threshold = plan.Reservations{MaxTTLMillis: 60_000, MaxOpen: 10}, 1234
-	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{sliced, reserved}))
+	s.e.Use(index.NewSnapshot(8, []*plan.Plan{sliced, reserved}))
 	check := func(policy string) limiter.Check {
 		return limiter.Check{Policies: []string{policy}, Key: []string{"bob"}, Cost: 1}
 	}

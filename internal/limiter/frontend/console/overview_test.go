@@ -9,7 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 )
 
@@ -23,7 +23,7 @@ func TestEmptyOverviewExplainsItself(t *testing.T) {
 	g.Expect(b.status).To(Equal(http.StatusOK), "/ leads to the console")
 	g.Expect(b.page).To(And(ContainSubstring("Nothing was decided yet."), ContainSubstring("http://"+s.e.HTTP.Addr()+"/v1/check"), ContainSubstring("bank/vault")))
 
-	s.e.Use(plan.NewSnapshot(8, nil))
+	s.e.Use(index.NewSnapshot(8, nil))
 	g.Eventually(func() string { // the list of policies may be a second old
 		b.open("/console/")
 		return b.page

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 )
 
@@ -126,7 +127,7 @@ func TestKeysOfOverridesAreMasked(t *testing.T) {
 	g, s := NewWithT(t), start(t, nil)
 	p := policy("shop", "login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"})
 	p.Overrides = []plan.Override{{Name: "partners", Keys: []string{"partner-secret"}, Action: plan.ActionAllow}}
-	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{p}))
+	s.e.Use(index.NewSnapshot(8, []*plan.Plan{p}))
 	b := s.logIn("reader")
 	b.open("/console/policy?policy=shop/login")
 	g.Expect(b.page).To(And(ContainSubstring("part…"), Not(ContainSubstring("partner-secret"))))
@@ -172,7 +173,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	p.Matches = []plan.Match{{Hosts: []string{hostile}, Paths: []string{hostile}, Domain: hostile, Descriptors: []plan.EntryMatch{{Key: hostile, Value: hostile}}, When: hostile}}
 	p.Denial = plan.Denial{Code: hostile, Message: hostile}
 	p.Overrides = []plan.Override{{Name: "o", Keys: []string{hostile}, Action: plan.ActionDeny}}
-	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{p, policy("shop", "login", plan.KeyPart{Type: plan.KeyPrincipal})}))
+	s.e.Use(index.NewSnapshot(8, []*plan.Plan{p, policy("shop", "login", plan.KeyPart{Type: plan.KeyPrincipal})}))
 	s.exhaust("shop/login", hostile)
 	b := s.logIn("admin")
 	expect := func(what string) {
@@ -208,7 +209,7 @@ func TestTryExplains(t *testing.T) {
 	g, s := NewWithT(t), start(t, nil)
 	p := policy("shop", "login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"})
 	p.Matches = []plan.Match{{Hosts: []string{"shop.example"}, Methods: []string{"POST"}, Paths: []string{"/login"}}}
-	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{p, policy("shop", "named")}))
+	s.e.Use(index.NewSnapshot(8, []*plan.Plan{p, policy("shop", "named")}))
 	b := s.logIn("reader")
 	b.open("/console/try")
 	b.submit("/console/try", url.Values{"method": {"POST"}, "url": {"https://shop.example/login"}, "headers": {"X-Account: bob\r\n\r\nX-B: c"}})
@@ -266,7 +267,7 @@ func TestLargestKeyAndPolicy(t *testing.T) {
 		limit.Name += string(rune('a' + i))
 		p.Limits = append(p.Limits, limit)
 	}
-	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{p}))
+	s.e.Use(index.NewSnapshot(8, []*plan.Plan{p}))
 	parts := make([]string, 8)
 	for i := range parts {
 		parts[i] = strings.Repeat("é", 256)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 	"github.com/weir-dev/weir/test/testenv"
@@ -28,7 +29,7 @@ func TestLastChecksOfTargets(t *testing.T) {
 	})
 	routed := policy("shop", "routed")
 	routed.Matches = []plan.Match{{Targets: []plan.Target{"HTTPRoute/shop/shop", "Gateway/shop/public"}}}
-	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{routed}))
+	s.e.Use(index.NewSnapshot(8, []*plan.Plan{routed}))
 	b := s.logIn("operator")
 	b.open("/console/policy?policy=shop/routed")
 	g.Expect(b.status).To(Equal(http.StatusOK))

@@ -28,6 +28,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/frontend/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/test/reference"
 )
@@ -136,7 +137,7 @@ func newDoor(t *testing.T, plans ...*plan.Plan) *door {
 		Store: d.store, Registerer: d.registry, Logger: slog.New(slog.DiscardHandler),
 	})
 	if plans != nil {
-		e.Use(plan.NewSnapshot(1, plans))
+		e.Use(index.NewSnapshot(1, plans))
 	}
 	d.wired = newWired(envoyrls.New(envoyrls.Options{Engine: e}))
 	return d

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/frontend/probe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // sentRaw moves the headers to where Envoy sends them with encode_raw_headers.
@@ -33,9 +34,9 @@ func sentRaw(a *authv3.AttributeContext) {
 
 func TestProbeIsAnswered(t *testing.T) {
 	g := NewWithT(t)
-	plans := plan.NewSnapshot(1, []*plan.Plan{{Namespace: "shop", Name: "api", Mode: plan.ModeEnforce, Matches: []plan.Match{{Paths: []string{"/api/*"}}}}})
+	plans := index.NewSnapshot(1, []*plan.Plan{{Namespace: "shop", Name: "api", Mode: plan.ModeEnforce, Matches: []plan.Match{{Paths: []string{"/api/*"}}}}})
 	prober := probe.New(probe.Options{
-		Store: probe.NewMemoryStore(time.Now), Snapshot: func() *plan.Snapshot { return plans }, Timeout: time.Minute, Now: time.Now,
+		Store: probe.NewMemoryStore(time.Now), Snapshot: func() *index.Snapshot { return plans }, Timeout: time.Minute, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	e := &engine{decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}}

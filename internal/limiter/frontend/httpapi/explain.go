@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // maxNamespaces bounds the Namespaces for which one explanation asks whether the caller may read
@@ -70,7 +71,7 @@ func (h *Handler) addUnpublished(misses []limiter.NearMiss) []limiter.NearMiss {
 		return misses
 	}
 	for _, p := range unready.Policies {
-		isSkipped := func(s plan.Skipped) bool { return s.ID == p.ID }
+		isSkipped := func(s index.Skipped) bool { return s.ID == p.ID }
 		if snapshot.Lookup(p.ID) == nil && !slices.ContainsFunc(snapshot.Skipped(), isSkipped) {
 			misses = append(misses, limiter.NearMiss{
 				Policy: p.ID, Reason: limiter.NearNotLoaded, Detail: "the policy is not Ready: " + p.Reason,

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // explainingState explains every check alike. Its explanation is copied, as the engine makes a new
@@ -177,7 +178,7 @@ func TestExplanationAsksForFewNamespaces(t *testing.T) {
 // A policy that was never published is as far from applying as one that cannot be read.
 func TestExplanationListsUnpublishedPolicies(t *testing.T) {
 	g := NewWithT(t)
-	snapshot := plan.NewSnapshot(7, []*plan.Plan{hourly("login")}).WithSkipped([]plan.Skipped{{ID: "shop/later", Problem: "version 9"}})
+	snapshot := index.NewSnapshot(7, []*plan.Plan{hourly("login")}).WithSkipped([]index.Skipped{{ID: "shop/later", Problem: "version 9"}})
 	h := New(Options{
 		Engine: &fakeEngine{snapshot: snapshot}, Authorizer: everything,
 		State: &explainingState{explanation: sampleExplanation()},

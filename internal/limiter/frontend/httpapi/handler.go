@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/frontend/probe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // Paths.
@@ -57,7 +58,7 @@ type Engine interface {
 	limiter.Decider
 	limiter.Reserver
 	// Snapshot returns the plans in force, or nil before the first are loaded.
-	Snapshot() *plan.Snapshot
+	Snapshot() *index.Snapshot
 }
 
 // Options configure a Handler. Only Engine is required.

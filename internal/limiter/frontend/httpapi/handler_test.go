@@ -21,7 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
-	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,7 +31,7 @@ type fakeEngine struct {
 	limiter.Reserver
 
 	decide   func(ctx context.Context, check *limiter.Check) (*limiter.Decision, error)
-	snapshot *plan.Snapshot
+	snapshot *index.Snapshot
 	received *limiter.Check
 }
 
@@ -51,7 +51,7 @@ func cloneCheck(check *limiter.Check) *limiter.Check {
 	return &c
 }
 
-func (e *fakeEngine) Snapshot() *plan.Snapshot { return e.snapshot }
+func (e *fakeEngine) Snapshot() *index.Snapshot { return e.snapshot }
 
 func answering(d limiter.Decision) *fakeEngine {
 	return &fakeEngine{decide: func(context.Context, *limiter.Check) (*limiter.Decision, error) { return &d, nil }}
@@ -89,10 +89,10 @@ func decodeProblem(g *WithT, w *httptest.ResponseRecorder) answer.Problem {
 }
 
 func TestRoutes(t *testing.T) {
-	loaded := plan.NewSnapshot(1, nil)
+	loaded := index.NewSnapshot(1, nil)
 	tests := map[string]struct {
 		method, path string
-		snapshot     *plan.Snapshot
+		snapshot     *index.Snapshot
 		status       int
 		allow        string
 	}{
@@ -185,7 +185,7 @@ func TestAbortHandlerIsNotRecovered(t *testing.T) {
 
 func TestOnlyReadinessFailsWhileDraining(t *testing.T) {
 	g := NewWithT(t)
-	handler := New(Options{Engine: &fakeEngine{snapshot: plan.NewSnapshot(1, nil)}})
+	handler := New(Options{Engine: &fakeEngine{snapshot: index.NewSnapshot(1, nil)}})
 	g.Expect(send(handler, http.MethodGet, pathReady, "").Code).To(Equal(http.StatusOK))
 	handler.Drain()
 	w := send(handler, http.MethodGet, pathReady, "")

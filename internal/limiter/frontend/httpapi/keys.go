@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
-	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 const (
@@ -67,7 +67,7 @@ func (h *Handler) validateSearch(q *listQuery) error {
 type search struct {
 	*listQuery
 
-	snapshot *plan.Snapshot
+	snapshot *index.Snapshot
 	value    string // as lists contain it
 	found    map[string]*httptypes.FoundKey
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // newOnNetworks is newOnRedis with shop/signup, of which a /24 has the key, and shop/pair, which has a key of
@@ -28,7 +29,7 @@ func newOnNetworks(t *testing.T) *onRedis {
 	signup.Matches = []plan.Match{{Paths: []string{"/signup"}}}
 	pair := hourly("pair", header, address)
 	pair.Matches = []plan.Match{{Paths: []string{"/login"}}}
-	o.engine.Use(plan.NewSnapshot(8, []*plan.Plan{
+	o.engine.Use(index.NewSnapshot(8, []*plan.Plan{
 		hourly("login", header), hourly("shared"), signup, pair,
 	}))
 	return o
@@ -128,7 +129,7 @@ func TestTheSharedBudgetIsNamed(t *testing.T) {
 	}
 	strict := hourly("strict", plan.KeyPart{Type: plan.KeyPrincipal})
 	strict.OnMissingKey = plan.MissingKeySkip
-	o.engine.Use(plan.NewSnapshot(9, []*plan.Plan{strict}))
+	o.engine.Use(index.NewSnapshot(9, []*plan.Plan{strict}))
 	w := o.as("root", http.MethodPost, pathReset, `{"policy":"shop/strict","shared":true}`)
 	g.Expect(w.Body.String()).To(ContainSubstring("shared: requests without the key share no budget: onMissingKey of shop/strict is Skip"))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -148,7 +149,7 @@ func TestRatesHaveAnHour(t *testing.T) {
 func TestListsHaveSinceWhenTheyCount(t *testing.T) {
 	g := NewWithT(t)
 	observer := &fakeObserver{limiter.Activity{Total: *limiter.NewRates()}}
-	engine := &fakeEngine{snapshot: plan.NewSnapshot(1, []*plan.Plan{hourly("login")})}
+	engine := &fakeEngine{snapshot: index.NewSnapshot(1, []*plan.Plan{hourly("login")})}
 	h := New(Options{Engine: engine, State: &fakeState{}, Authorizer: team, Blocks: fakeBlocks{}, Observer: observer})
 	for _, path := range []string{pathTop, pathRates, pathKeys} {
 		ask := func() string {
@@ -189,7 +190,7 @@ func (fakeBlocks) Blocks(_ context.Context, policies []string, _ int) (*limiter.
 // Policies of Namespaces that the caller may not list are counted, not named.
 func TestForeignPoliciesAreCountedNotNamed(t *testing.T) {
 	g := NewWithT(t)
-	engine := &fakeEngine{snapshot: plan.NewSnapshot(1, []*plan.Plan{
+	engine := &fakeEngine{snapshot: index.NewSnapshot(1, []*plan.Plan{
 		hourly("login"), {Namespace: "bank", Name: "secret", Mode: plan.ModeEnforce, Limits: hourly("x").Limits},
 	})}
 	rates := limiter.NewRates()

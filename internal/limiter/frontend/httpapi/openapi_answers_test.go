@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // documentedCall is a request with the status that its answer must have.
@@ -194,7 +195,7 @@ func runReservations(o *onRedis, run func(h http.Handler, calls ...documentedCal
 	failures.Reservations = plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 10, Cost: "response.code == 401 ? 1 : 0"}
 	sliced := hourly("sliced")
 	sliced.Limits[0].Threshold, sliced.Slices = 100, plan.Slices{MaxPercent: 10, MaxAgeMillis: 1000}
-	o.engine.Use(plan.NewSnapshot(8, []*plan.Plan{
+	o.engine.Use(index.NewSnapshot(8, []*plan.Plan{
 		tokens, failures, sliced, hourly("shared"), hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}),
 	}))
 	w := o.as("", "POST", pathReserve, strings.Replace(reserveTokens, "alice", "bob", 1))

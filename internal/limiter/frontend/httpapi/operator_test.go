@@ -12,11 +12,11 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 func newOperator(address string) *Handler {
-	engine := &fakeEngine{snapshot: plan.NewSnapshot(1, nil)}
+	engine := &fakeEngine{snapshot: index.NewSnapshot(1, nil)}
 	return NewOperator(Options{Engine: engine, State: &fakeState{}, Authorizer: team}, address)
 }
 

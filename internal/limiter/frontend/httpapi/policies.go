@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // policies serves GET /v1/policies: the revision in force and the live replicas. The operator port also lists all
@@ -109,7 +110,7 @@ type encodedPolicies struct {
 	count    int
 
 	// snapshot is weak, so that the list does not keep the plans of a former snapshot.
-	snapshot weak.Pointer[plan.Snapshot]
+	snapshot weak.Pointer[index.Snapshot]
 	encoded  time.Time
 }
 
@@ -146,7 +147,7 @@ type policyEncoder struct {
 }
 
 // of returns the policies of the snapshot, or of an earlier one that was encoded within encodingPeriod.
-func (p *policyEncoder) of(snapshot *plan.Snapshot) *encodedPolicies {
+func (p *policyEncoder) of(snapshot *index.Snapshot) *encodedPolicies {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, weakly := p.now(), weak.Make(snapshot)
@@ -157,7 +158,7 @@ func (p *policyEncoder) of(snapshot *plan.Snapshot) *encodedPolicies {
 	return p.last
 }
 
-func encodePolicies(snapshot *plan.Snapshot) *encodedPolicies {
+func encodePolicies(snapshot *index.Snapshot) *encodedPolicies {
 	e := &encodedPolicies{revision: snapshot.Revision(), count: len(snapshot.Plans())}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -17,11 +17,12 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
 	g := NewWithT(t)
-	snapshot := plan.NewSnapshot(42, []*plan.Plan{
+	snapshot := index.NewSnapshot(42, []*plan.Plan{
 		{Namespace: "shop", Name: "login", Mode: plan.ModeEnforce, Limits: []plan.Limit{
 			{Name: "burst", Algorithm: plan.SlidingLog, Threshold: 5, WindowMillis: 60_000},
 			{Name: "daily", Algorithm: plan.FixedWindow, Threshold: 20, WindowMillis: 86_400_000},
@@ -48,19 +49,19 @@ func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
 
 func TestPoliciesOfAnEmptySnapshot(t *testing.T) {
 	g := NewWithT(t)
-	w := send(NewOperator(Options{Engine: &fakeEngine{snapshot: plan.NewSnapshot(0, nil)}}, "example.com"), http.MethodGet, pathPolicies, "")
+	w := send(NewOperator(Options{Engine: &fakeEngine{snapshot: index.NewSnapshot(0, nil)}}, "example.com"), http.MethodGet, pathPolicies, "")
 	g.Expect(w.Body.String()).To(MatchJSON(`{"revision": 0, "count": 0, "policies": [], "replicas": []}`))
 }
 
 // tenants returns a snapshot with three policies of each Namespace.
-func tenants(revision int64, namespaces ...string) *plan.Snapshot {
+func tenants(revision int64, namespaces ...string) *index.Snapshot {
 	var plans []*plan.Plan
 	for _, namespace := range namespaces {
 		for i := range 3 {
 			plans = append(plans, &plan.Plan{Namespace: namespace, Name: fmt.Sprint("p", i), Mode: plan.ModeEnforce})
 		}
 	}
-	return plan.NewSnapshot(revision, plans)
+	return index.NewSnapshot(revision, plans)
 }
 
 // inspectors permits the bearer of a token to inspect the Namespace of that name.

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/probe"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
@@ -86,7 +87,7 @@ func newOnRedis(t *testing.T) *onRedis {
 		Store: store, Holds: store, Registerer: prometheus.NewRegistry(), Logger: logger, Observer: observed,
 	})
 	observed.Watch(e.Decisions)
-	e.Use(plan.NewSnapshot(7, []*plan.Plan{
+	e.Use(index.NewSnapshot(7, []*plan.Plan{
 		hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}), hourly("shared"),
 	}))
 	o.engine = e

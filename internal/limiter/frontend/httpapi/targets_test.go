@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // targeted returns a policy with the targets.
@@ -31,7 +32,7 @@ func TestTargets(t *testing.T) {
 	host := hourly("host")
 	host.Matches = []plan.Match{{Hosts: []string{"shop.example"}}}
 	foreign.Namespace = "bank"
-	o.engine.Use(plan.NewSnapshot(9, []*plan.Plan{cart, floor, foreign, host, hourly("named")}))
+	o.engine.Use(index.NewSnapshot(9, []*plan.Plan{cart, floor, foreign, host, hourly("named")}))
 	client := redis.NewClient(&redis.Options{Addr: o.redis.Addr})
 	t.Cleanup(func() { _ = client.Close() })
 	report := func(p *plan.Plan, selectors, target string, second int64) {
@@ -68,7 +69,7 @@ func TestTargets(t *testing.T) {
 
 func TestTargetsWithoutReports(t *testing.T) {
 	g := NewWithT(t)
-	o := Options{Engine: &fakeEngine{snapshot: plan.NewSnapshot(1, nil)}, State: &fakeState{}, Authorizer: team, Logger: slog.New(slog.DiscardHandler)}
+	o := Options{Engine: &fakeEngine{snapshot: index.NewSnapshot(1, nil)}, State: &fakeState{}, Authorizer: team, Logger: slog.New(slog.DiscardHandler)}
 	w := sendAs(New(o), "lister", http.MethodGet, pathTargets+"?namespace=shop", "")
 	g.Expect(w.Code).To(Equal(http.StatusNotFound))
 	g.Expect(w.Body.String()).To(ContainSubstring("NotObserved"))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/test/testenv"
 )
@@ -33,7 +34,7 @@ func policy(namespace, name, path string, edit func(*plan.Plan)) *plan.Plan {
 	return p
 }
 
-var plans = plan.NewSnapshot(1, []*plan.Plan{
+var plans = index.NewSnapshot(1, []*plan.Plan{
 	policy("shop", "all", "/*", nil),
 	policy("shop", "login", "/login", func(p *plan.Plan) { p.Matches[0].Methods = []string{"POST"} }),
 	policy("shop", "off", "/login", func(p *plan.Plan) { p.Mode = plan.ModeDisabled }),
@@ -46,7 +47,7 @@ type clock struct{ now time.Time }
 
 func newProber(store Store, c *clock) *Prober {
 	return New(Options{
-		Store: store, Snapshot: func() *plan.Snapshot { return plans }, Timeout: time.Minute, Now: func() time.Time { return c.now },
+		Store: store, Snapshot: func() *index.Snapshot { return plans }, Timeout: time.Minute, Now: func() time.Time { return c.now },
 		ReplicaName: "weir-1", Logger: slog.New(slog.DiscardHandler),
 	})
 }
@@ -251,7 +252,7 @@ func TestReports(t *testing.T) {
 func TestWithoutPlans(t *testing.T) {
 	g := NewWithT(t)
 	p := newProber(&grantingStore{}, &clock{})
-	p.options.Snapshot = func() *plan.Snapshot { return nil }
+	p.options.Snapshot = func() *index.Snapshot { return nil }
 	text, ok := p.Answer(t.Context(), request(newCode()))
 	g.Expect(ok).To(BeTrue())
 	g.Expect(reportOf(t, text).Problem).To(Equal("no plans have been loaded yet"))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 // lookupsPerSecond bounds the codes that a replica looks up.
@@ -19,7 +20,7 @@ const lookupsPerSecond = 20
 type Options struct {
 	Store Store
 	// Snapshot returns the plans in force, or nil before the first are loaded.
-	Snapshot func() *plan.Snapshot
+	Snapshot func() *index.Snapshot
 	// Timeout bounds a look-up of a code.
 	Timeout time.Duration
 	// Now is the clock that bounds the look-ups.

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
 const (
@@ -52,7 +53,7 @@ func (p *Prober) report(r *Request, g Grant) *httptypes.ProbeReport {
 }
 
 // applying returns the IDs of the policies that apply, in the order of the chain.
-func applying(s *plan.Snapshot, a *plan.Attributes, named []string) (ids []string) {
+func applying(s *index.Snapshot, a *plan.Attributes, named []string) (ids []string) {
 	for _, id := range named {
 		if p := s.Lookup(id); p != nil && p.Mode != plan.ModeDisabled {
 			ids = append(ids, id)

@@ -32,6 +32,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 	"github.com/weir-dev/weir/test/testenv"
@@ -91,7 +92,7 @@ func newFixture(tb testing.TB, edit func(*endpoint.Options), plans ...*plan.Plan
 		edit(&options)
 	}
 	f := &fixture{t: tb, redis: server, clock: clock, Endpoint: endpoint.New(options)}
-	f.Use(plan.NewSnapshot(1, plans))
+	f.Use(index.NewSnapshot(1, plans))
 	ctx, stop := context.WithCancel(tb.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()

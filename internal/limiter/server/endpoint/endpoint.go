@@ -37,6 +37,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/probe"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/server/grpcserver"
@@ -352,7 +353,7 @@ func MetricsHandler(metrics prometheus.Gatherer) http.Handler {
 
 // Use replaces the snapshot for later decisions. The first snapshot sets the gRPC health to
 // SERVING.
-func (e *Endpoint) Use(snapshot *plan.Snapshot) {
+func (e *Endpoint) Use(snapshot *index.Snapshot) {
 	e.Engine.Use(snapshot)
 	e.GRPC.Ready()
 }

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 	"github.com/weir-dev/weir/internal/tlsfiles"
 	"github.com/weir-dev/weir/test/testenv"
@@ -62,7 +62,7 @@ func startWithOperator(t *testing.T, operatorAddress string) *running {
 		OperatorAddress: operatorAddress,
 		StoreTimeout:    time.Minute, Logger: logger, Registry: prometheus.NewRegistry(),
 	})
-	r.Use(plan.NewSnapshot(1, nil))
+	r.Use(index.NewSnapshot(1, nil))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()

@@ -1,13 +1,15 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package index
 
 import (
 	"cmp"
 	"iter"
 	"slices"
 	"sync"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // index finds the matches that may hold for a request. It is a tree: many matches are divided into groups by the targets,
@@ -19,13 +21,13 @@ type index struct{ root *node }
 // candidate is one match of one plan.
 type candidate struct {
 	position int // in Plan.Matches
-	plan     *Plan
-	match    *Match
+	plan     *plan.Plan
+	match    *plan.Match
 }
 
 // compare orders matches by the IDs of their plans.
 func (c *candidate) compare(other *candidate) int {
-	return cmp.Or(compareIDs(c.plan, other.plan), c.position-other.position)
+	return cmp.Or(plan.CompareIDs(c.plan, other.plan), c.position-other.position)
 }
 
 // node is a set of matches, as a list or divided into groups. The nil node is empty.
@@ -45,7 +47,7 @@ const (
 )
 
 // with returns the index with the changed plans of the set, by ID; nil stands for a removed one.
-func (x *index) with(before *recordSet[*Plan], changed map[string]*Plan) index {
+func (x *index) with(before *recordSet[*plan.Plan], changed map[string]*plan.Plan) index {
 	// To build the index costs less than many changes.
 	if len(changed) > before.byID.Len()/4 {
 		after := before.with(changed)
@@ -67,7 +69,7 @@ func (x *index) with(before *recordSet[*Plan], changed map[string]*Plan) index {
 	return index{root}
 }
 
-func newIndex(plans iter.Seq2[string, *Plan]) index {
+func newIndex(plans iter.Seq2[string, *plan.Plan]) index {
 	var all []*candidate
 	for _, p := range plans {
 		all = append(all, candidatesOf(p)...)
@@ -77,8 +79,8 @@ func newIndex(plans iter.Seq2[string, *Plan]) index {
 }
 
 // candidatesOf returns the matches of the plan, none of a disabled plan. p may be nil.
-func candidatesOf(p *Plan) (all []*candidate) {
-	if p == nil || p.Mode == ModeDisabled {
+func candidatesOf(p *plan.Plan) (all []*candidate) {
+	if p == nil || p.Mode == plan.ModeDisabled {
 		return nil
 	}
 	for i := range p.Matches {
@@ -232,7 +234,7 @@ func merged(lists [][]*candidate) []*candidate {
 
 // appendMatches appends the matches that hold for the request, in the order of the plans' IDs,
 // and for one plan in the order of descriptors.
-func (x *index) appendMatches(found []Found, a *Attributes) []Found {
+func (x *index) appendMatches(found []plan.Found, a *plan.Attributes) []plan.Found {
 	f := findings.Get().(*finding) //nolint:forcetypeassert // the pool holds only these
 	defer findings.Put(f)
 	*f = finding{lists: f.lists[:0], sorted: f.sorted[:0]}
@@ -262,11 +264,11 @@ type room struct {
 type used struct{ examined, held int }
 
 // of returns what the policies with the plan's mode have used, so far.
-func (r *room) of(p *Plan) *used {
+func (r *room) of(p *plan.Plan) *used {
 	if r.namespace != p.Namespace {
 		*r = room{namespace: p.Namespace, unreadable: r.unreadable}
 	}
-	if p.Mode == ModeEnforce {
+	if p.Mode == plan.ModeEnforce {
 		return &r.enforced
 	}
 	return &r.shadow
@@ -274,9 +276,9 @@ func (r *room) of(p *Plan) *used {
 
 // appendMatches appends the matches of one plan that hold, in the order of descriptors. If they have no room
 // it appends only the first one, as left out.
-func (r *room) appendMatches(found []Found, matches []*candidate, a *Attributes) []Found {
+func (r *room) appendMatches(found []plan.Found, matches []*candidate, a *plan.Attributes) []plan.Found {
 	used, first := r.of(matches[0].plan), len(found)
-	if used.examined+len(matches) > MaxNamespaceMatches {
+	if used.examined+len(matches) > plan.MaxNamespaceMatches {
 		return r.appendUnexamined(found, matches, a)
 	}
 	used.examined += len(matches)
@@ -284,28 +286,28 @@ func (r *room) appendMatches(found []Found, matches []*candidate, a *Attributes)
 	for _, c := range matches {
 		found = c.appendTo(found, a, &known)
 		r.uncertain = r.uncertain || len(found) > first && found[len(found)-1].Uncertain
-		if used.held+len(found)-first > MaxNamespaceMatches {
+		if used.held+len(found)-first > plan.MaxNamespaceMatches {
 			found[first].LeftOut = true
 			found[first].Uncertain = r.uncertain // otherwise a client could push it out
 			return found[:first+1]
 		}
 	}
 	used.held += len(found) - first
-	slices.SortStableFunc(found[first:], func(a, b Found) int { return a.Descriptor - b.Descriptor })
+	slices.SortStableFunc(found[first:], func(a, b plan.Found) int { return a.Descriptor - b.Descriptor })
 	return found
 }
 
 // appendUnexamined appends the first match of a plan that is for the targets, hosts and domain of the request, as left
 // out. A tenant cannot make it decide other requests, because a Namespace needs a grant for these.
-func (r *room) appendUnexamined(found []Found, matches []*candidate, a *Attributes) []Found {
+func (r *room) appendUnexamined(found []plan.Found, matches []*candidate, a *plan.Attributes) []plan.Found {
 	i := slices.IndexFunc(matches, func(c *candidate) bool {
-		return c.match.holdsTargets(a) && c.match.holdsHosts(a) && c.match.holdsDomain(a)
+		return c.match.HoldsTargets(a) && c.match.HoldsHosts(a) && c.match.HoldsDomain(a)
 	})
 	if i < 0 {
 		return found
 	}
-	return append(found, Found{
-		Plan: matches[i].plan, Match: matches[i].position, Descriptor: AllDescriptors,
+	return append(found, plan.Found{
+		Plan: matches[i].plan, Match: matches[i].position, Descriptor: plan.AllDescriptors,
 		LeftOut: true, Uncertain: r.unreadable, // otherwise a client could push it out
 	})
 }
@@ -318,14 +320,14 @@ type certain struct {
 }
 
 func (c *certain) has(descriptor int) bool {
-	if descriptor == AllDescriptors {
+	if descriptor == plan.AllDescriptors {
 		return c.all
 	}
 	return c.bits&(1<<descriptor) != 0
 }
 
 func (c *certain) add(descriptor int) {
-	if descriptor == AllDescriptors {
+	if descriptor == plan.AllDescriptors {
 		c.all = true
 	} else {
 		c.bits |= 1 << descriptor
@@ -334,25 +336,25 @@ func (c *certain) add(descriptor int) {
 
 // appendTo appends the match for each descriptor for which it holds, and no earlier match of the plan
 // certainly does.
-func (c *candidate) appendTo(found []Found, a *Attributes, known *certain) []Found {
+func (c *candidate) appendTo(found []plan.Found, a *plan.Attributes, known *certain) []plan.Found {
 	uncertain := false
 	add := func(descriptor int) {
-		found = append(found, Found{Plan: c.plan, Match: c.position, Descriptor: descriptor, Uncertain: uncertain})
+		found = append(found, plan.Found{Plan: c.plan, Match: c.position, Descriptor: descriptor, Uncertain: uncertain})
 		if c.match.When == "" && !uncertain {
 			known.add(descriptor)
 		}
 	}
 	wantsDescriptor := len(c.match.Descriptors) > 0
-	if !wantsDescriptor && known.has(AllDescriptors) || !c.match.holds(a) {
+	if !wantsDescriptor && known.has(plan.AllDescriptors) || !c.match.Holds(a) {
 		return found
 	}
-	uncertain = c.match.isUncertain(a)
+	uncertain = c.match.IsUncertain(a)
 	if !wantsDescriptor {
-		add(AllDescriptors)
+		add(plan.AllDescriptors)
 		return found
 	}
 	for i, d := range a.Descriptors {
-		if !known.has(i) && c.match.holdsDescriptor(d) {
+		if !known.has(i) && c.match.HoldsDescriptor(d) {
 			add(i)
 		}
 	}

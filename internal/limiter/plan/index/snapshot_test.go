@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package index_test
 
 import (
 	"fmt"
@@ -14,6 +14,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
 // Snapshots that are made from each other by random changes are the same as snapshots made at once, and stay so when
@@ -28,7 +30,7 @@ func TestChangedSnapshotsAreAsNewOnes(t *testing.T) {
 				p := r.record(size)
 				records[p.ID()] = p
 			}
-			changed := plan.NewSnapshotOf(0, slices.Collect(maps.Values(records)))
+			changed := index.NewSnapshotOf(0, slices.Collect(maps.Values(records)))
 			for revision := range int64(200) {
 				changes := map[string]plan.Record{}
 				for range 1 + r.IntN(3) {
@@ -64,7 +66,7 @@ func (r *generator) record(size int) plan.Record {
 	case 1:
 		return &plan.Exception{Namespace: "shop", Name: name}
 	}
-	p := valid()
+	p := testplan.Valid()
 	p.Namespace = []string{"shop", "shop-a", "shop.b", "shop0"}[r.IntN(4)]
 	p.Name, p.Mode, p.Matches = name, []plan.Mode{plan.ModeEnforce, plan.ModeEnforce, plan.ModeShadow, plan.ModeDisabled}[r.IntN(4)], nil
 	for range r.IntN(4) {
@@ -74,8 +76,8 @@ func (r *generator) record(size int) plan.Record {
 }
 
 // expectSame expects that the snapshot has the records and finds the same matches as a new one.
-func (r *generator) expectSame(g *WithT, s *plan.Snapshot, records map[string]plan.Record) {
-	fresh := plan.NewSnapshotOf(s.Revision(), slices.Collect(maps.Values(records)))
+func (r *generator) expectSame(g *WithT, s *index.Snapshot, records map[string]plan.Record) {
+	fresh := index.NewSnapshotOf(s.Revision(), slices.Collect(maps.Values(records)))
 	g.Expect(s.Plans()).To(HaveExactElements(elements(fresh.Plans())...))
 	g.Expect(s.Groups()).To(HaveExactElements(elements(fresh.Groups())...))
 	g.Expect(s.Exceptions()).To(HaveExactElements(elements(fresh.Exceptions())...))
@@ -105,14 +107,14 @@ func elements[R plan.Record](records []R) []any {
 }
 
 // expectChanges expects that the changes between two snapshots lead from one to the other.
-func expectChanges(g *WithT, before, after *plan.Snapshot) {
+func expectChanges(g *WithT, before, after *index.Snapshot) {
 	changed := 0
 	for id, change := range after.ChangedPlans(before) {
 		g.Expect(before.Lookup(id)).To(BeIdenticalTo(change.Before))
 		g.Expect(after.Lookup(id)).To(BeIdenticalTo(change.After))
 		changed++
 	}
-	differ := func(a, b *plan.Snapshot) (n int) {
+	differ := func(a, b *index.Snapshot) (n int) {
 		for _, p := range a.Plans() {
 			if b.Lookup(p.ID()) != p {
 				n++
@@ -147,16 +149,16 @@ func TestLateValuesAreFound(t *testing.T) {
 			plan.Attributes{Path: "/longer/path"},
 		},
 		"another header": {
-			func(i int) plan.Match { return plan.Match{Headers: descriptor(fmt.Sprint("x-a=", i))} },
-			plan.Match{Headers: descriptor("x-b=1")},
+			func(i int) plan.Match { return plan.Match{Headers: testplan.Descriptor(fmt.Sprint("x-a=", i))} },
+			plan.Match{Headers: testplan.Descriptor("x-b=1")},
 			plan.Attributes{Headers: map[string]string{"x-b": "1", "x-c": "", "x-d": "", "x-e": ""}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			late := valid()
+			late := testplan.Valid()
 			late.Name, late.Matches = "late", []plan.Match{tc.late}
-			s := plan.NewSnapshot(1, plansWith(tc.match, 20)).With(2, map[string]plan.Record{late.ID(): late})
+			s := index.NewSnapshot(1, plansWith(tc.match, 20)).With(2, map[string]plan.Record{late.ID(): late})
 			found := s.Match(&tc.a)
 			g.Expect(found).To(HaveLen(1))
 			g.Expect(found[0].Plan).To(BeIdenticalTo(late))
@@ -169,7 +171,7 @@ func TestIndexNarrowsDownWhilePlansCome(t *testing.T) {
 	for name, match := range oneFactMatches {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			var s *plan.Snapshot
+			var s *index.Snapshot
 			for _, p := range plansWith(match, 2000) {
 				s = s.With(1, map[string]plan.Record{p.ID(): p})
 			}
@@ -182,7 +184,7 @@ func TestIndexNarrowsDownWhilePlansCome(t *testing.T) {
 // The index stays good when all plans are replaced by others, which differ by another fact.
 func TestIndexNarrowsDownAfterAllPlansHaveChanged(t *testing.T) {
 	g := NewWithT(t)
-	s := plan.NewSnapshot(1, plansWith(oneFactMatches["methods"], 2000))
+	s := index.NewSnapshot(1, plansWith(oneFactMatches["methods"], 2000))
 	for _, fact := range []string{"hosts", "headers", "domains", "descriptor keys"} {
 		for _, p := range plansWith(oneFactMatches[fact], 2000) {
 			s = s.With(1, map[string]plan.Record{p.ID(): p})

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package index_test
 
 import (
 	"fmt"
@@ -15,46 +15,15 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
+	"github.com/weir-dev/weir/test/testplan"
 )
-
-// wanted returns what a match wants: "key", "key=value", or "key=prefix*". Exceptions follow after exclamation marks.
-func wanted(entries ...string) (all []plan.EntryMatch) {
-	for _, e := range entries {
-		key, rest, _ := strings.Cut(e, "=")
-		texts := strings.Split(rest, "!")
-		w := plan.EntryMatch{Key: key}
-		w.Value, w.Prefix = strings.CutSuffix(texts[0], "*")
-		for _, text := range texts[1:] {
-			if prefix, open := strings.CutSuffix(text, "*"); open {
-				w.ExceptPrefixes = append(w.ExceptPrefixes, prefix)
-			} else {
-				w.Except = append(w.Except, text)
-			}
-		}
-		all = append(all, w)
-	}
-	return all
-}
-
-// descriptor returns a descriptor with the given "key=value" entries.
-func descriptor(entries ...string) plan.Descriptor {
-	var d plan.Descriptor
-	for _, e := range entries {
-		key, value, _ := strings.Cut(e, "=")
-		d = append(d, plan.Entry{Key: key, Value: value})
-	}
-	return d
-}
 
 func descriptors(all ...plan.Descriptor) plan.Attributes { return plan.Attributes{Descriptors: all} }
 
-func matchEntries(entries ...string) plan.Match {
-	return plan.Match{Descriptors: wanted(entries...)}
-}
-
 // only returns a match that forbids other entries.
 func only(entries ...string) plan.Match {
-	m := matchEntries(entries...)
+	m := testplan.MatchEntries(entries...)
 	m.ForbidsOtherEntries = true
 	return m
 }
@@ -72,7 +41,7 @@ func TestLookupsOfLongHosts(t *testing.T) {
 			Matches: []plan.Match{{Hosts: []string{fmt.Sprintf("h%d.example", i), fmt.Sprintf("*.w%d.example", i)}}},
 		})
 	}
-	snapshot := plan.NewSnapshot(1, plans)
+	snapshot := index.NewSnapshot(1, plans)
 	cost := func(length int) time.Duration {
 		a := plan.Attributes{Host: strings.Repeat(".", length) + "w7.example"}
 		NewWithT(t).Expect(snapshot.AppendMatches(nil, &a)).To(HaveLen(1))
@@ -89,10 +58,10 @@ func TestLookupsOfLongHosts(t *testing.T) {
 
 func TestMatch(t *testing.T) {
 	everything := plan.Match{
-		Hosts: []string{"a.example"}, Methods: []string{"GET"}, Paths: []string{"/x"}, Domain: "edge", Descriptors: wanted("k=v"),
+		Hosts: []string{"a.example"}, Methods: []string{"GET"}, Paths: []string{"/x"}, Domain: "edge", Descriptors: testplan.Wanted("k=v"),
 	}
 	request := func(method, domain string) plan.Attributes {
-		return plan.Attributes{Host: "a.example", Method: method, Path: "/x", Domain: domain, Descriptors: []plan.Descriptor{descriptor("k=v")}}
+		return plan.Attributes{Host: "a.example", Method: method, Path: "/x", Domain: domain, Descriptors: []plan.Descriptor{testplan.Descriptor("k=v")}}
 	}
 	for name, tc := range map[string]struct {
 		match plan.Match
@@ -132,35 +101,35 @@ func TestMatch(t *testing.T) {
 		"a domain":                   {plan.Match{Domain: "edge"}, plan.Attributes{Domain: "edge"}, true},
 		"another domain":             {plan.Match{Domain: "edge"}, plan.Attributes{Domain: "Edge"}, false},
 		"no domain":                  {plan.Match{Domain: "edge"}, plan.Attributes{}, false},
-		"an entry":                   {matchEntries("k=v"), descriptors(descriptor("a=b", "k=v")), true},
-		"another value":              {matchEntries("k=v"), descriptors(descriptor("k=V")), false},
-		"another key":                {matchEntries("k=v"), descriptors(descriptor("K=v")), false},
-		"any value":                  {matchEntries("k"), descriptors(descriptor("k=v")), true},
-		"also an empty one":          {matchEntries("k"), descriptors(descriptor("k")), true},
-		"a value is not a key":       {matchEntries("v"), descriptors(descriptor("k=v")), false},
-		"in the second descriptor":   {matchEntries("k=v"), descriptors(descriptor("k=w"), descriptor("k=v")), true},
-		"two entries of one":         {matchEntries("k=v", "a"), descriptors(descriptor("a=b", "k=v")), true},
-		"two entries of two":         {matchEntries("k=v", "a"), descriptors(descriptor("a=b"), descriptor("k=v")), false},
-		"a key twice":                {matchEntries("k=v"), descriptors(descriptor("k=w", "k=v")), true},
-		"a prefix":                   {matchEntries("k=/api/*"), descriptors(descriptor("k=/api/v1")), true},
-		"a whole prefix":             {matchEntries("k=/api/*"), descriptors(descriptor("k=/api/")), true},
-		"another prefix":             {matchEntries("k=/api/*"), descriptors(descriptor("k=/apis")), false},
-		"a prefix of another key":    {matchEntries("k=/api/*"), descriptors(descriptor("l=/api/")), false},
-		"not a value's beginning":    {matchEntries("k=/api"), descriptors(descriptor("k=/api/")), false},
-		"an exception":               {matchEntries("k=!v"), descriptors(descriptor("k=v")), false},
-		"beside an exception":        {matchEntries("k=!v"), descriptors(descriptor("k=vw")), true},
-		"no value, an exception":     {matchEntries("k=!v"), descriptors(descriptor("k")), true},
-		"an excluded prefix":         {matchEntries("k=!b*"), descriptors(descriptor("k=bcd")), false},
-		"the excluded prefix":        {matchEntries("k=a*!ab*!ad*"), descriptors(descriptor("k=ab")), false},
-		"between excluded prefixes":  {matchEntries("k=a*!ab*!ad*"), descriptors(descriptor("k=acx")), true},
-		"an exception of one":        {matchEntries("k=!v"), descriptors(descriptor("k=v", "k=w")), true},
-		"only the entries":           {only("k=v", "l"), descriptors(descriptor("l=x", "k=v")), true},
-		"one more":                   {only("k=v", "l"), descriptors(descriptor("l=x", "k=v", "m")), false},
-		"one twice":                  {only("k=v"), descriptors(descriptor("k=v", "k=v")), false},
-		"another one in its place":   {only("k=v", "k"), descriptors(descriptor("k=v", "m")), false},
-		"two of one key":             {only("k=v", "k=w"), descriptors(descriptor("k=w", "k=v")), true},
-		"no entries":                 {matchEntries("k"), descriptors(plan.Descriptor{}), false},
-		"no descriptors":             {matchEntries("k"), plan.Attributes{}, false},
+		"an entry":                   {testplan.MatchEntries("k=v"), descriptors(testplan.Descriptor("a=b", "k=v")), true},
+		"another value":              {testplan.MatchEntries("k=v"), descriptors(testplan.Descriptor("k=V")), false},
+		"another key":                {testplan.MatchEntries("k=v"), descriptors(testplan.Descriptor("K=v")), false},
+		"any value":                  {testplan.MatchEntries("k"), descriptors(testplan.Descriptor("k=v")), true},
+		"also an empty one":          {testplan.MatchEntries("k"), descriptors(testplan.Descriptor("k")), true},
+		"a value is not a key":       {testplan.MatchEntries("v"), descriptors(testplan.Descriptor("k=v")), false},
+		"in the second descriptor":   {testplan.MatchEntries("k=v"), descriptors(testplan.Descriptor("k=w"), testplan.Descriptor("k=v")), true},
+		"two entries of one":         {testplan.MatchEntries("k=v", "a"), descriptors(testplan.Descriptor("a=b", "k=v")), true},
+		"two entries of two":         {testplan.MatchEntries("k=v", "a"), descriptors(testplan.Descriptor("a=b"), testplan.Descriptor("k=v")), false},
+		"a key twice":                {testplan.MatchEntries("k=v"), descriptors(testplan.Descriptor("k=w", "k=v")), true},
+		"a prefix":                   {testplan.MatchEntries("k=/api/*"), descriptors(testplan.Descriptor("k=/api/v1")), true},
+		"a whole prefix":             {testplan.MatchEntries("k=/api/*"), descriptors(testplan.Descriptor("k=/api/")), true},
+		"another prefix":             {testplan.MatchEntries("k=/api/*"), descriptors(testplan.Descriptor("k=/apis")), false},
+		"a prefix of another key":    {testplan.MatchEntries("k=/api/*"), descriptors(testplan.Descriptor("l=/api/")), false},
+		"not a value's beginning":    {testplan.MatchEntries("k=/api"), descriptors(testplan.Descriptor("k=/api/")), false},
+		"an exception":               {testplan.MatchEntries("k=!v"), descriptors(testplan.Descriptor("k=v")), false},
+		"beside an exception":        {testplan.MatchEntries("k=!v"), descriptors(testplan.Descriptor("k=vw")), true},
+		"no value, an exception":     {testplan.MatchEntries("k=!v"), descriptors(testplan.Descriptor("k")), true},
+		"an excluded prefix":         {testplan.MatchEntries("k=!b*"), descriptors(testplan.Descriptor("k=bcd")), false},
+		"the excluded prefix":        {testplan.MatchEntries("k=a*!ab*!ad*"), descriptors(testplan.Descriptor("k=ab")), false},
+		"between excluded prefixes":  {testplan.MatchEntries("k=a*!ab*!ad*"), descriptors(testplan.Descriptor("k=acx")), true},
+		"an exception of one":        {testplan.MatchEntries("k=!v"), descriptors(testplan.Descriptor("k=v", "k=w")), true},
+		"only the entries":           {only("k=v", "l"), descriptors(testplan.Descriptor("l=x", "k=v")), true},
+		"one more":                   {only("k=v", "l"), descriptors(testplan.Descriptor("l=x", "k=v", "m")), false},
+		"one twice":                  {only("k=v"), descriptors(testplan.Descriptor("k=v", "k=v")), false},
+		"another one in its place":   {only("k=v", "k"), descriptors(testplan.Descriptor("k=v", "m")), false},
+		"two of one key":             {only("k=v", "k=w"), descriptors(testplan.Descriptor("k=w", "k=v")), true},
+		"no entries":                 {testplan.MatchEntries("k"), descriptors(plan.Descriptor{}), false},
+		"no descriptors":             {testplan.MatchEntries("k"), plan.Attributes{}, false},
 		"an expression, unevaluated": {plan.Match{When: "false"}, plan.Attributes{}, true},
 
 		"all fields":           {everything, request("GET", "edge"), true},
@@ -169,10 +138,10 @@ func TestMatch(t *testing.T) {
 		"all but a descriptor": {everything, plan.Attributes{Host: "a.example", Method: "GET", Path: "/x", Domain: "edge"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := valid()
+			p := testplan.Valid()
 			p.Matches = []plan.Match{tc.match}
 			NewWithT(t).Expect(p.Validate()).To(Succeed())
-			found := plan.NewSnapshot(1, []*plan.Plan{p}).Match(&tc.a)
+			found := index.NewSnapshot(1, []*plan.Plan{p}).Match(&tc.a)
 			want := 0
 			if tc.want {
 				want = 1
@@ -184,15 +153,15 @@ func TestMatch(t *testing.T) {
 
 // newTestSnapshot returns a snapshot of four plans: enforced, in shadow, disabled and without
 // matches.
-func newTestSnapshot() *plan.Snapshot {
+func newTestSnapshot() *index.Snapshot {
 	policy := func(name string, mode plan.Mode, matches ...plan.Match) *plan.Plan {
-		p := valid()
+		p := testplan.Valid()
 		p.Name, p.Mode, p.Matches = name, mode, matches
 		return p
 	}
 	everything := plan.Match{Paths: []string{"/*"}}
-	return plan.NewSnapshot(7, []*plan.Plan{
-		policy("c", plan.ModeEnforce, everything, matchEntries("k"), matchEntries("k=v"), plan.Match{Methods: []string{"POST"}}),
+	return index.NewSnapshot(7, []*plan.Plan{
+		policy("c", plan.ModeEnforce, everything, testplan.MatchEntries("k"), testplan.MatchEntries("k=v"), plan.Match{Methods: []string{"POST"}}),
 		policy("a", plan.ModeShadow, everything),
 		policy("b", plan.ModeDisabled, everything),
 		policy("d", plan.ModeEnforce),
@@ -213,7 +182,7 @@ func TestSnapshotMatches(t *testing.T) {
 	g := NewWithT(t)
 	s := newTestSnapshot()
 	found := s.Match(&plan.Attributes{
-		Method: "GET", Path: "/x", Descriptors: []plan.Descriptor{descriptor("k=w"), descriptor("a=b"), descriptor("k=v")},
+		Method: "GET", Path: "/x", Descriptors: []plan.Descriptor{testplan.Descriptor("k=w"), testplan.Descriptor("a=b"), testplan.Descriptor("k=v")},
 	})
 	a, c := s.Lookup("shop/a"), s.Lookup("shop/c")
 	g.Expect(found).To(Equal([]plan.Found{
@@ -229,11 +198,11 @@ func TestMatchesBehindCertainOnesAreLeftOut(t *testing.T) {
 	g := NewWithT(t)
 	when := func(m plan.Match) plan.Match { m.When = "request.path == '/x'"; return m }
 	everything := plan.Match{Paths: []string{"/*"}}
-	p := valid()
+	p := testplan.Valid()
 	p.Matches = []plan.Match{
-		when(everything), when(matchEntries("k")), everything, when(everything), matchEntries("k=v"), matchEntries("k"),
+		when(everything), when(testplan.MatchEntries("k")), everything, when(everything), testplan.MatchEntries("k=v"), testplan.MatchEntries("k"),
 	}
-	found := plan.NewSnapshot(1, []*plan.Plan{p}).Match(&plan.Attributes{Path: "/x", Descriptors: []plan.Descriptor{descriptor("k=w"), descriptor("k=v")}})
+	found := index.NewSnapshot(1, []*plan.Plan{p}).Match(&plan.Attributes{Path: "/x", Descriptors: []plan.Descriptor{testplan.Descriptor("k=w"), testplan.Descriptor("k=v")}})
 	g.Expect(found).To(Equal([]plan.Found{
 		{Plan: p, Match: 0, Descriptor: plan.AllDescriptors},
 		{Plan: p, Match: 2, Descriptor: plan.AllDescriptors},
@@ -260,18 +229,18 @@ func TestIndexFindsEveryMatch(t *testing.T) {
 			r := &generator{rand.New(rand.NewPCG(seed, 1))}
 			plans := make([]*plan.Plan, 1+r.IntN(150))
 			for i := range plans {
-				plans[i] = valid()
+				plans[i] = testplan.Valid()
 				plans[i].Name, plans[i].Matches = fmt.Sprintf("p%03d", i), nil
 				for range 1 + r.IntN(3) {
 					plans[i].Matches = append(plans[i].Matches, r.match())
 				}
 			}
-			all := plan.NewSnapshot(1, plans)
+			all := index.NewSnapshot(1, plans)
 			for range 50 {
 				a := r.request()
 				var want []plan.Found
 				for _, p := range plans {
-					want = append(want, plan.NewSnapshot(1, []*plan.Plan{p}).Match(&a)...)
+					want = append(want, index.NewSnapshot(1, []*plan.Plan{p}).Match(&a)...)
 				}
 				g.Expect(all.Match(&a)).To(Equal(want), "%+v", a)
 			}
@@ -307,13 +276,13 @@ func (r *generator) match() plan.Match {
 		Hosts:       r.some(3, "a.example", "b.example", "c.b.example", "*.example", "*.b.example", "d", "e", "f"),
 		Paths:       r.some(3, "/", "/a", "/a/b", "/a*", "/a/*", "/b/*", "/*", "/c", "/d", "/e"),
 		Methods:     r.some(2, "GET", "PUT", "POST"),
-		Descriptors: wanted(r.some(2, entryWords...)...),
+		Descriptors: testplan.Wanted(r.some(2, entryWords...)...),
 	}
 	m.ForbidsOtherEntries = len(m.Descriptors) > 0 && r.IntN(3) == 0
 	for _, t := range r.some(2, targetWords...) {
 		m.Targets = append(m.Targets, plan.Target(t))
 	}
-	m.Headers, m.QueryParameters = descriptor(r.some(2, headerWords...)...), descriptor(r.some(2, "q", "q=1", "q=a b", "Q=2", "p=1")...)
+	m.Headers, m.QueryParameters = testplan.Descriptor(r.some(2, headerWords...)...), testplan.Descriptor(r.some(2, "q", "q=1", "q=a b", "Q=2", "p=1")...)
 	if domain := r.some(1, "x", "y", "z"); len(domain) > 0 {
 		m.Domain = domain[0]
 	}
@@ -332,7 +301,7 @@ func (r *generator) request() plan.Attributes {
 		a.Targets = append(a.Targets, plan.Target(t))
 	}
 	for range r.IntN(4) {
-		a.Descriptors = append(a.Descriptors, descriptor(r.some(3, "k", "k=1", "k=2", "k=12", "k=124", "k=1234", "l=1", "l=2", "l=abcdefgh", "l=abcde", "m=1")...))
+		a.Descriptors = append(a.Descriptors, testplan.Descriptor(r.some(3, "k", "k=1", "k=2", "k=12", "k=124", "k=1234", "l=1", "l=2", "l=abcdefgh", "l=abcde", "m=1")...))
 	}
 	return a
 }
@@ -363,30 +332,30 @@ var oneFactMatches = map[string]func(i int) plan.Match{
 	},
 	"domains": func(i int) plan.Match { return plan.Match{Domain: fmt.Sprintf("d%d", i)} },
 	"domains of one descriptor": func(i int) plan.Match {
-		return plan.Match{Domain: fmt.Sprintf("d%d", i), Descriptors: wanted("generic_key=login")}
+		return plan.Match{Domain: fmt.Sprintf("d%d", i), Descriptors: testplan.Wanted("generic_key=login")}
 	},
 	"descriptor values": func(i int) plan.Match {
-		return plan.Match{Domain: "d7", Descriptors: wanted("generic_key=login", fmt.Sprintf("user=%d", i))}
+		return plan.Match{Domain: "d7", Descriptors: testplan.Wanted("generic_key=login", fmt.Sprintf("user=%d", i))}
 	},
 	"descriptor keys": func(i int) plan.Match {
-		return plan.Match{Domain: "d7", Descriptors: wanted("generic_key=login", fmt.Sprintf("k%d", i))}
+		return plan.Match{Domain: "d7", Descriptors: testplan.Wanted("generic_key=login", fmt.Sprintf("k%d", i))}
 	},
 	"descriptor prefixes": func(i int) plan.Match {
-		return plan.Match{Domain: "d7", Descriptors: wanted(fmt.Sprintf("user=%d/*", i))}
+		return plan.Match{Domain: "d7", Descriptors: testplan.Wanted(fmt.Sprintf("user=%d/*", i))}
 	},
 	"headers": func(i int) plan.Match {
-		return plan.Match{Paths: []string{"/7/*"}, Headers: descriptor(fmt.Sprintf("x-user=%d", i))}
+		return plan.Match{Paths: []string{"/7/*"}, Headers: testplan.Descriptor(fmt.Sprintf("x-user=%d", i))}
 	},
 	"names of headers": func(i int) plan.Match {
-		return plan.Match{Paths: []string{"/7/*"}, Headers: descriptor("x-user", fmt.Sprintf("x-%d", i))}
+		return plan.Match{Paths: []string{"/7/*"}, Headers: testplan.Descriptor("x-user", fmt.Sprintf("x-%d", i))}
 	},
 	"query parameters": func(i int) plan.Match {
-		return plan.Match{Paths: []string{"/7/*"}, QueryParameters: descriptor("page", fmt.Sprintf("user=%d", i))}
+		return plan.Match{Paths: []string{"/7/*"}, QueryParameters: testplan.Descriptor("page", fmt.Sprintf("user=%d", i))}
 	},
 	"everything": func(i int) plan.Match {
 		return plan.Match{
 			Hosts: []string{fmt.Sprintf("*.w%d.example", i)}, Paths: []string{fmt.Sprintf("/%d/*", i)}, Methods: []string{fmt.Sprintf("M%d", i)},
-			Domain: fmt.Sprintf("d%d", i), Descriptors: wanted(fmt.Sprintf("user=%d", i)),
+			Domain: fmt.Sprintf("d%d", i), Descriptors: testplan.Wanted(fmt.Sprintf("user=%d", i)),
 		}
 	},
 }
@@ -394,7 +363,7 @@ var oneFactMatches = map[string]func(i int) plan.Match{
 func plansWith(match func(i int) plan.Match, n int) []*plan.Plan {
 	plans := make([]*plan.Plan, n)
 	for i := range plans {
-		plans[i] = valid()
+		plans[i] = testplan.Valid()
 		plans[i].Name = fmt.Sprintf("p%d", i)
 		plans[i].Matches = []plan.Match{match(i)}
 	}
@@ -405,7 +374,7 @@ func plansWith(match func(i int) plan.Match, n int) []*plan.Plan {
 func requestOfPlan7() *plan.Attributes {
 	return &plan.Attributes{
 		Targets: []plan.Target{"Gateway/infra/public", "HTTPRoute/shop/r7/s"}, Host: "x.y.w7.example", Path: "/7/x", Method: "M7", Domain: "d7",
-		Descriptors: []plan.Descriptor{descriptor("a=b"), descriptor("generic_key=login", "user=7", "user=7/x", "k7=x")},
+		Descriptors: []plan.Descriptor{testplan.Descriptor("a=b"), testplan.Descriptor("generic_key=login", "user=7", "user=7/x", "k7=x")},
 		Headers:     map[string]string{"x-user": "x, 7", "x-7": "", "accept": "*/*"}, Query: "page=1&user=7",
 	}
 }
@@ -415,7 +384,7 @@ func TestIndexNarrowsDown(t *testing.T) {
 	for name, match := range oneFactMatches {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			few, many := plan.NewSnapshot(1, plansWith(match, 10)), plan.NewSnapshot(1, plansWith(match, 10_000))
+			few, many := index.NewSnapshot(1, plansWith(match, 10)), index.NewSnapshot(1, plansWith(match, 10_000))
 			g.Expect(few.Candidates(requestOfPlan7())).To(BeNumerically("<=", 8))
 			g.Expect(many.Candidates(requestOfPlan7())).To(BeNumerically("<=", 8))
 			found := many.Match(requestOfPlan7())
@@ -435,7 +404,7 @@ func BenchmarkMatch(b *testing.B) {
 	for _, name := range names {
 		for _, n := range []int{10, 10_000} {
 			b.Run(name+"/"+strconv.Itoa(n), func(b *testing.B) {
-				s, a := plan.NewSnapshot(1, plansWith(oneFactMatches[name], n)), requestOfPlan7()
+				s, a := index.NewSnapshot(1, plansWith(oneFactMatches[name], n)), requestOfPlan7()
 				b.ReportAllocs()
 				for b.Loop() {
 					if len(s.Match(a)) != 1 {
@@ -452,7 +421,7 @@ func BenchmarkNewSnapshot(b *testing.B) {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			plans := plansWith(oneFactMatches["everything"], n)
 			for b.Loop() {
-				plan.NewSnapshot(1, plans)
+				index.NewSnapshot(1, plans)
 			}
 		})
 	}

@@ -1,12 +1,13 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package index
 
 import (
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/persistent"
 )
 
@@ -64,11 +65,11 @@ func bestFact(matches []*candidate, used facts) fact {
 }
 
 // count returns the number of matches in the group of each value of the fact, and in none.
-func (f fact) count(matches []*candidate, used facts) (counts map[Entry]int, rest int) {
+func (f fact) count(matches []*candidate, used facts) (counts map[plan.Entry]int, rest int) {
 	entries := f.countEntries(matches, used)
-	counts = make(map[Entry]int, len(entries))
+	counts = make(map[plan.Entry]int, len(entries))
 	for _, c := range matches {
-		values := f.valuesOf(c.match, used, func(e Entry) int { return entries[e] })
+		values := f.valuesOf(c.match, used, func(e plan.Entry) int { return entries[e] })
 		if len(values) == 0 {
 			rest++
 		}
@@ -82,13 +83,13 @@ func (f fact) count(matches []*candidate, used facts) (counts map[Entry]int, res
 // valuesOf returns the values of the fact in whose groups the match is; in the rest without any. Only descriptor entries,
 // headers and query parameters have keys; the other facts have only values. Of entries, which must all hold, it takes the
 // one that the fewest matches have.
-func (f fact) valuesOf(m *Match, used facts, count func(Entry) int) []Entry {
+func (f fact) valuesOf(m *plan.Match, used facts, count func(plan.Entry) int) []plan.Entry {
 	switch f {
 	case factDomain:
 		if m.Domain == "" {
 			return nil
 		}
-		return []Entry{{Value: m.Domain}}
+		return []plan.Entry{{Value: m.Domain}}
 	case factDescriptor, factHeader, factQueryParameter:
 		return rarest(f.entriesOf(m, used), count)
 	default:
@@ -101,7 +102,7 @@ func (f fact) valuesOf(m *Match, used facts, count func(Entry) int) []Entry {
 }
 
 // copiesIn returns an upper bound of the copies of the match in a tree that is divided by these facts.
-func copiesIn(m *Match, used facts) int {
+func copiesIn(m *plan.Match, used facts) int {
 	copies := 1
 	for f := range numberOfFacts {
 		if used.has(f) {
@@ -112,7 +113,7 @@ func copiesIn(m *Match, used facts) int {
 }
 
 // patterns returns the number of patterns of the fact.
-func (f fact) patterns(m *Match) int {
+func (f fact) patterns(m *plan.Match) int {
 	if f == factTarget {
 		return len(m.Targets)
 	}
@@ -120,10 +121,10 @@ func (f fact) patterns(m *Match) int {
 }
 
 // patternsOf returns the patterns of the fact, one of which must hold.
-func (f fact) patternsOf(m *Match) []string {
+func (f fact) patternsOf(m *plan.Match) []string {
 	switch f {
 	case factTarget:
-		return TargetTexts(m.Targets)
+		return plan.TargetTexts(m.Targets)
 	case factHost:
 		return m.Hosts
 	case factPath:
@@ -138,9 +139,9 @@ func (f fact) patternsOf(m *Match) []string {
 // patternValues returns the values of the groups of the patterns, each once: of a wildcard its suffix with the dot, of a
 // path its prefix, which the same exact path shares. A pattern that another one covers has none, so that a request finds
 // the match once.
-func (f fact) patternValues(m *Match) []Entry {
+func (f fact) patternValues(m *plan.Match) []plan.Entry {
 	patterns := f.patternsOf(m)
-	values := make([]Entry, 0, len(patterns))
+	values := make([]plan.Entry, 0, len(patterns))
 	for i, text := range patterns {
 		if f.isCovered(patterns, i) {
 			continue
@@ -151,7 +152,7 @@ func (f fact) patternValues(m *Match) []Entry {
 		if f == factPath {
 			text = strings.TrimSuffix(text, "*")
 		}
-		values = append(values, Entry{Value: text})
+		values = append(values, plan.Entry{Value: text})
 	}
 	return values
 }
@@ -165,9 +166,9 @@ func (f fact) isCovered(patterns []string, i int) bool {
 			if j < i {
 				return true
 			}
-		case f == factTarget && Target(pattern).Covers(Target(patterns[i])),
-			f == factHost && matchesHost(pattern, patterns[i]),
-			f == factPath && matchesPath(pattern, patterns[i]):
+		case f == factTarget && plan.Target(pattern).Covers(plan.Target(patterns[i])),
+			f == factHost && plan.MatchesHost(pattern, patterns[i]),
+			f == factPath && plan.MatchesPath(pattern, patterns[i]):
 			return true
 		}
 	}
@@ -176,17 +177,17 @@ func (f fact) isCovered(patterns []string, i int) bool {
 
 // entriesOf returns the entries of the fact that must all hold, of a match with many copies only the first ones: each copy
 // looks at them again. An element of a list in the value of a header, in place of the list, is enough to find the match.
-func (f fact) entriesOf(m *Match, used facts) []Entry {
-	most := MaxEntries
+func (f fact) entriesOf(m *plan.Match, used facts) []plan.Entry {
+	most := plan.MaxEntries
 	if copies := copiesIn(m, used); copies > 1 {
 		most = max(1, maxCopies/copies)
 	}
-	first := func(entries []Entry) []Entry { return entries[:min(len(entries), most)] }
+	first := func(entries []plan.Entry) []plan.Entry { return entries[:min(len(entries), most)] }
 	switch f {
 	case factDescriptor:
-		entries := make([]Entry, min(len(m.Descriptors), most))
+		entries := make([]plan.Entry, min(len(m.Descriptors), most))
 		for i := range entries {
-			entries[i] = m.Descriptors[i].indexed()
+			entries[i] = m.Descriptors[i].Indexed()
 		}
 		return entries
 	case factHeader:
@@ -198,12 +199,12 @@ func (f fact) entriesOf(m *Match, used facts) []Entry {
 	}
 }
 
-func firstElements(headers []Entry) []Entry {
+func firstElements(headers []plan.Entry) []plan.Entry {
 	entries := slices.Clone(headers)
 	for i, e := range entries {
 		entries[i].Value = ""
 		for element := range strings.SplitSeq(e.Value, ",") {
-			if element = TrimValue(element); element != "" {
+			if element = plan.TrimValue(element); element != "" {
 				entries[i].Value = element
 				break
 			}
@@ -212,17 +213,17 @@ func firstElements(headers []Entry) []Entry {
 	return entries
 }
 
-func inLowerCase(parameters []Entry) []Entry {
+func inLowerCase(parameters []plan.Entry) []plan.Entry {
 	entries := slices.Clone(parameters)
 	for i, e := range entries {
-		entries[i].Key = lowerName(e.Key)
+		entries[i].Key = plan.LowerName(e.Key)
 	}
 	return entries
 }
 
 // countEntries returns the number of matches with each entry of the fact.
-func (f fact) countEntries(matches []*candidate, used facts) map[Entry]int {
-	counts := map[Entry]int{}
+func (f fact) countEntries(matches []*candidate, used facts) map[plan.Entry]int {
+	counts := map[plan.Entry]int{}
 	for _, c := range matches {
 		for _, e := range f.entriesOf(c.match, used) {
 			counts[e]++
@@ -233,17 +234,17 @@ func (f fact) countEntries(matches []*candidate, used facts) map[Entry]int {
 
 // rarest returns the entry that the fewest matches have. All entries must hold,
 // so the group of one of them is enough.
-func rarest(entries []Entry, count func(Entry) int) []Entry {
+func rarest(entries []plan.Entry, count func(plan.Entry) int) []plan.Entry {
 	if len(entries) == 0 {
 		return nil
 	}
-	return []Entry{slices.MinFunc(entries, func(a, b Entry) int { return count(a) - count(b) })}
+	return []plan.Entry{slices.MinFunc(entries, func(a, b plan.Entry) int { return count(a) - count(b) })}
 }
 
 // split is a set of matches, divided into groups by one fact.
 type split struct {
 	by      fact
-	groups  persistent.Map[Entry, *node]
+	groups  persistent.Map[plan.Entry, *node]
 	rest    *node    // matches without a condition on the fact, or with too many copies
 	names   []string // of headers, each once; up to maxNames
 	lengths []int    // of the prefixes of paths or of values of descriptors, each once, in order
@@ -259,11 +260,11 @@ const maxNames = 32
 // newSplit divides the matches, which are in order.
 func newSplit(by fact, matches []*candidate, used facts) *split {
 	entries := by.countEntries(matches, used)
-	groups := make(map[Entry][]*candidate, len(entries))
+	groups := make(map[plan.Entry][]*candidate, len(entries))
 	var rest []*candidate
 	s := &split{by: by}
 	for _, c := range matches {
-		values := by.valuesOf(c.match, used, func(e Entry) int { return entries[e] })
+		values := by.valuesOf(c.match, used, func(e plan.Entry) int { return entries[e] })
 		if len(values) == 0 {
 			rest = append(rest, c)
 			continue
@@ -274,7 +275,7 @@ func newSplit(by fact, matches []*candidate, used facts) *split {
 		}
 		s.addPrefixes(c.match)
 	}
-	nodes := make(map[Entry]*node, len(groups))
+	nodes := make(map[plan.Entry]*node, len(groups))
 	for value, group := range groups {
 		nodes[value] = newNode(group, used.with(by))
 	}
@@ -293,7 +294,7 @@ func (s *split) setOnly() {
 }
 
 // addLookup records what a request needs to look up to find the group of the value.
-func (s *split) addLookup(value Entry) {
+func (s *split) addLookup(value plan.Entry) {
 	if s.by == factHost {
 		s.longest = max(s.longest, len(value.Value))
 	}
@@ -303,7 +304,7 @@ func (s *split) addLookup(value Entry) {
 }
 
 // addPrefixes records the lengths by which a request looks up the prefixes of the match.
-func (s *split) addPrefixes(m *Match) {
+func (s *split) addPrefixes(m *plan.Match) {
 	switch s.by {
 	case factPath:
 		for _, pattern := range m.Paths {
@@ -314,7 +315,7 @@ func (s *split) addPrefixes(m *Match) {
 	case factDescriptor:
 		for i := range m.Descriptors {
 			if w := &m.Descriptors[i]; w.Prefix {
-				s.addLength(indexedLength(len(w.Value)))
+				s.addLength(plan.IndexedLength(len(w.Value)))
 			}
 		}
 	default: // the other facts have no prefixes
@@ -330,7 +331,7 @@ func (s *split) addLength(length int) {
 // with returns the split with one more match.
 func (s *split) with(c *candidate, used facts) *split {
 	next := *s
-	values := s.by.valuesOf(c.match, used, func(e Entry) int { return s.groups.Get(e).len() })
+	values := s.by.valuesOf(c.match, used, func(e plan.Entry) int { return s.groups.Get(e).len() })
 	if len(values) == 0 {
 		next.rest = s.rest.with(c, used.with(s.by))
 	}
@@ -380,7 +381,7 @@ func (n *node) len() int {
 }
 
 // find adds the matches that may hold for the request.
-func (n *node) find(f *finding, a *Attributes) {
+func (n *node) find(f *finding, a *plan.Attributes) {
 	switch {
 	case n == nil:
 	case n.split == nil:
@@ -391,14 +392,14 @@ func (n *node) find(f *finding, a *Attributes) {
 	}
 }
 
-func (s *split) find(f *finding, a *Attributes) {
+func (s *split) find(f *finding, a *plan.Attributes) {
 	switch s.by {
 	case factTarget:
 		s.findTargets(f, a)
 	case factHost:
 		s.findHost(f, a)
 	case factDomain:
-		s.groups.Get(Entry{Value: a.Domain}).find(f, a)
+		s.groups.Get(plan.Entry{Value: a.Domain}).find(f, a)
 	case factPath:
 		s.findPath(f, a)
 	case factDescriptor:
@@ -411,22 +412,22 @@ func (s *split) find(f *finding, a *Attributes) {
 	case factQueryParameter:
 		s.findQueryParameters(f, a)
 	case factMethod, numberOfFacts:
-		s.groups.Get(Entry{Value: a.Method}).find(f, a)
+		s.groups.Get(plan.Entry{Value: a.Method}).find(f, a)
 	}
 }
 
 // findTargets looks up each target, and the whole of one that is a part.
-func (s *split) findTargets(f *finding, a *Attributes) {
+func (s *split) findTargets(f *finding, a *plan.Attributes) {
 	for _, t := range a.Targets {
-		s.groups.Get(Entry{Value: string(t)}).find(f, a)
+		s.groups.Get(plan.Entry{Value: string(t)}).find(f, a)
 		if whole := t.Whole(); whole != t {
-			s.groups.Get(Entry{Value: string(whole)}).find(f, a)
+			s.groups.Get(plan.Entry{Value: string(whole)}).find(f, a)
 		}
 	}
 }
 
 // findHost looks up the host itself and every suffix that starts with a dot.
-func (s *split) findHost(f *finding, a *Attributes) {
+func (s *split) findHost(f *finding, a *plan.Attributes) {
 	if s.only != "" {
 		if strings.HasSuffix(a.Host, s.only) { // a match also examines the whole host
 			s.onlyGroup.find(f, a)
@@ -442,7 +443,7 @@ func (s *split) findHost(f *finding, a *Attributes) {
 		name = name[extra+dot:]
 	}
 	for name != "" {
-		s.groups.Get(Entry{Value: name}).find(f, a)
+		s.groups.Get(plan.Entry{Value: name}).find(f, a)
 		i := strings.IndexByte(name[1:], '.')
 		if i < 0 {
 			return
@@ -452,18 +453,18 @@ func (s *split) findHost(f *finding, a *Attributes) {
 }
 
 // findPath looks up the path itself and its prefixes.
-func (s *split) findPath(f *finding, a *Attributes) {
-	s.groups.Get(Entry{Value: a.Path}).find(f, a)
+func (s *split) findPath(f *finding, a *plan.Attributes) {
+	s.groups.Get(plan.Entry{Value: a.Path}).find(f, a)
 	for _, length := range s.lengths {
 		if length >= len(a.Path) {
 			return
 		}
-		s.groups.Get(Entry{Value: a.Path[:length]}).find(f, a)
+		s.groups.Get(plan.Entry{Value: a.Path[:length]}).find(f, a)
 	}
 }
 
 // findHeaders looks up each header that a match has, or that the request has if these are fewer.
-func (s *split) findHeaders(f *finding, a *Attributes) {
+func (s *split) findHeaders(f *finding, a *plan.Attributes) {
 	if len(s.names) > min(len(a.Headers), maxNames) {
 		for name := range a.Headers {
 			s.findHeader(f, a, name)
@@ -476,51 +477,51 @@ func (s *split) findHeaders(f *finding, a *Attributes) {
 }
 
 // findHeader looks up the header: for any value, with its value, and with each element of it.
-func (s *split) findHeader(f *finding, a *Attributes, name string) {
+func (s *split) findHeader(f *finding, a *plan.Attributes, name string) {
 	value, present := a.Headers[name]
 	if !present {
 		return
 	}
-	s.groups.Get(Entry{Key: name}).find(f, a)
+	s.groups.Get(plan.Entry{Key: name}).find(f, a)
 	if value == "" {
 		return
 	}
 	if !strings.Contains(value, ",") {
-		s.groups.Get(Entry{Key: name, Value: value}).find(f, a)
+		s.groups.Get(plan.Entry{Key: name, Value: value}).find(f, a)
 		return
 	}
-	elements := a.elementsOf(name, value)
+	elements := a.ElementsOf(name, value)
 	if elements == nil { // unreadable: any of them may be among the elements
-		s.findAll(f, a, func(e Entry) bool { return e.Key == name && e.Value != "" })
+		s.findAll(f, a, func(e plan.Entry) bool { return e.Key == name && e.Value != "" })
 		return
 	}
 	for element := range elements {
 		if element != "" {
-			s.groups.Get(Entry{Key: name, Value: element}).find(f, a)
+			s.groups.Get(plan.Entry{Key: name, Value: element}).find(f, a)
 		}
 	}
 }
 
 // findQueryParameters looks up all parameters, in all readings.
-func (s *split) findQueryParameters(f *finding, a *Attributes) {
+func (s *split) findQueryParameters(f *finding, a *plan.Attributes) {
 	if a.Query == "" {
 		return
 	}
 	v := a.QueryValues()
-	if v.unreadable {
-		s.findAll(f, a, func(Entry) bool { return true })
+	if v.Unreadable {
+		s.findAll(f, a, func(plan.Entry) bool { return true })
 		return
 	}
-	for e := range v.allEntries() {
+	for e := range v.AllEntries() {
 		s.groups.Get(e).find(f, a)
 	}
 }
 
 // findAll looks in all groups whose entry is selected, for values that are unreadable. It ends when more policies match
 // than have room: then the request is denied, see Found.Uncertain, and further ones would only take time.
-func (s *split) findAll(f *finding, a *Attributes, selected func(Entry) bool) {
+func (s *split) findAll(f *finding, a *plan.Attributes, selected func(plan.Entry) bool) {
 	f.unreadable = true
-	denying := map[*Plan]bool{}
+	denying := map[*plan.Plan]bool{}
 	for e, n := range s.groups.All() {
 		if !selected(e) {
 			continue
@@ -534,7 +535,7 @@ func (s *split) findAll(f *finding, a *Attributes, selected func(Entry) bool) {
 				}
 			}
 		}
-		if len(denying) > MaxMatchedPolicies {
+		if len(denying) > plan.MaxMatchedPolicies {
 			return
 		}
 	}
@@ -542,31 +543,31 @@ func (s *split) findAll(f *finding, a *Attributes, selected func(Entry) bool) {
 
 // needsRoom reports whether the match holds for the request, which then certainly needs room for an enforcing policy:
 // no expression, override or missing key can exempt it.
-func (c *candidate) needsRoom(a *Attributes) bool {
+func (c *candidate) needsRoom(a *plan.Attributes) bool {
 	p := c.plan
-	return p.Mode == ModeEnforce && c.match.When == "" && (len(p.Key) == 0 || p.OnMissingKey != MissingKeySkip) &&
-		!slices.ContainsFunc(p.Overrides, func(o Override) bool { return o.Action == ActionAllow }) &&
-		c.match.holds(a) && c.match.holdsDescriptors(a)
+	return p.Mode == plan.ModeEnforce && c.match.When == "" && (len(p.Key) == 0 || p.OnMissingKey != plan.MissingKeySkip) &&
+		!slices.ContainsFunc(p.Overrides, func(o plan.Override) bool { return o.Action == plan.ActionAllow }) &&
+		c.match.Holds(a) && holdsDescriptors(c.match, a)
 }
 
 // findDescriptor looks up each entry: with its value, with beginnings of it, and for any value.
-func (s *split) findDescriptor(f *finding, a *Attributes, d Descriptor, seen *nodes) {
+func (s *split) findDescriptor(f *finding, a *plan.Attributes, d plan.Descriptor, seen *nodes) {
 	for _, e := range d {
 		s.findEntry(f, a, e, seen)
 		for _, length := range s.lengths {
 			if length >= len(e.Value) {
 				break
 			}
-			s.findEntry(f, a, Entry{Key: e.Key, Value: e.Value[:length]}, seen)
+			s.findEntry(f, a, plan.Entry{Key: e.Key, Value: e.Value[:length]}, seen)
 		}
 		if e.Value != "" {
-			s.findEntry(f, a, Entry{Key: e.Key}, seen)
+			s.findEntry(f, a, plan.Entry{Key: e.Key}, seen)
 		}
 	}
 }
 
 // findEntry looks in the group of the entry, if nothing before has led to it.
-func (s *split) findEntry(f *finding, a *Attributes, e Entry, seen *nodes) {
+func (s *split) findEntry(f *finding, a *plan.Attributes, e plan.Entry, seen *nodes) {
 	if n := s.groups.Get(e); n != nil && seen.add(n) {
 		n.find(f, a)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package index_test
 
 import (
 	"fmt"
@@ -15,6 +15,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/plan/index"
+	"github.com/weir-dev/weir/test/testplan"
 )
 
 func TestMatchesOfANamespaceAreBounded(t *testing.T) {
@@ -36,10 +38,10 @@ func TestMatchesOfANamespaceAreBounded(t *testing.T) {
 	slices.SortFunc(plans, func(a, b *plan.Plan) int { return strings.Compare(a.ID(), b.ID()) })
 	var all plan.Attributes
 	for i := range 64 {
-		all.Descriptors = append(all.Descriptors, descriptor(fmt.Sprint("user=", i)))
+		all.Descriptors = append(all.Descriptors, testplan.Descriptor(fmt.Sprint("user=", i)))
 	}
 	found, leftOut := map[string]int{}, map[string]int{}
-	for _, f := range plan.NewSnapshot(1, plans).Match(&all) {
+	for _, f := range index.NewSnapshot(1, plans).Match(&all) {
 		if f.LeftOut {
 			leftOut[f.Plan.ID()]++
 		} else {
@@ -60,14 +62,14 @@ func TestDescriptorsFindMatchesOnce(t *testing.T) {
 	for i := range 300 {
 		plans = append(plans, &plan.Plan{
 			Namespace: "a", Name: fmt.Sprintf("p%03d", i), Mode: plan.ModeEnforce,
-			Matches: []plan.Match{matchEntries("user"), matchEntries(fmt.Sprint("only=", i))},
+			Matches: []plan.Match{testplan.MatchEntries("user"), testplan.MatchEntries(fmt.Sprint("only=", i))},
 		})
 	}
 	var all plan.Attributes
 	for i := range 64 {
-		all.Descriptors = append(all.Descriptors, descriptor(fmt.Sprint("user=", i), fmt.Sprint("only=", i)))
+		all.Descriptors = append(all.Descriptors, testplan.Descriptor(fmt.Sprint("user=", i), fmt.Sprint("only=", i)))
 	}
-	g.Expect(plan.NewSnapshot(1, plans).Candidates(&all)).To(Equal(300 + 64))
+	g.Expect(index.NewSnapshot(1, plans).Candidates(&all)).To(Equal(300 + 64))
 }
 
 // hostileMatches return the i-th of n matches that a tenant writes so that the index takes as much memory, or finds as
@@ -77,29 +79,29 @@ var hostileMatches = map[string]func(i, n int) plan.Match{
 	"hosts x paths": func(i, n int) plan.Match {
 		blocks := n / 12
 		block := i / 12 % blocks
-		return plan.Match{Hosts: words(32, block*32, "%d.t"), Paths: words(32, (block+7*(i%12))%blocks*32, "/%d")}
+		return plan.Match{Hosts: testplan.Words(32, block*32, "%d.t"), Paths: testplan.Words(32, (block+7*(i%12))%blocks*32, "/%d")}
 	},
 	"hosts x paths x methods x targets": func(i, n int) plan.Match {
-		m := plan.Match{Hosts: words(32, i%(n/9)*32, "%d.t"), Paths: words(32, i*7%(n/9)*32, "/%d"), Methods: words(16, i%20, "M%d")}
+		m := plan.Match{Hosts: testplan.Words(32, i%(n/9)*32, "%d.t"), Paths: testplan.Words(32, i*7%(n/9)*32, "/%d"), Methods: testplan.Words(16, i%20, "M%d")}
 		for j := range plan.MaxTargets {
 			m.Targets = append(m.Targets, plan.Target("HTTPRoute/t/r"+strconv.Itoa((i+j)%(n/9))))
 		}
 		return m
 	},
-	"a host for each pattern": func(i, _ int) plan.Match { return plan.Match{Hosts: words(32, i*32, "%d.t")} },
+	"a host for each pattern": func(i, _ int) plan.Match { return plan.Match{Hosts: testplan.Words(32, i*32, "%d.t")} },
 	"small groups at each level": func(i, _ int) plan.Match {
 		return plan.Match{
-			Hosts: words(32, i/9*32, "%d.t"), Paths: words(1, i, "/%d"), Methods: words(1, i%5, "M%d"),
-			Headers: descriptor(fmt.Sprint("a=", i%3), "b"),
+			Hosts: testplan.Words(32, i/9*32, "%d.t"), Paths: testplan.Words(1, i, "/%d"), Methods: testplan.Words(1, i%5, "M%d"),
+			Headers: testplan.Descriptor(fmt.Sprint("a=", i%3), "b"),
 		}
 	},
 	"2 x 2 x 2": func(i, n int) plan.Match {
-		return plan.Match{Hosts: words(2, i%(n/9), "%d.t"), Paths: words(2, i*7%(n/9), "/%d/*"), Methods: words(2, i%9, "M%d")}
+		return plan.Match{Hosts: testplan.Words(2, i%(n/9), "%d.t"), Paths: testplan.Words(2, i*7%(n/9), "/%d/*"), Methods: testplan.Words(2, i%9, "M%d")}
 	},
 	"prefixes of values": func(i, _ int) plan.Match {
 		m := plan.Match{Domain: "t"}
 		for j := range plan.MaxEntries {
-			m.Descriptors = append(m.Descriptors, wanted(fmt.Sprintf("k=%0*d*", 1+(i+16*j)%250, i))...)
+			m.Descriptors = append(m.Descriptors, testplan.Wanted(fmt.Sprintf("k=%0*d*", 1+(i+16*j)%250, i))...)
 		}
 		return m
 	},
@@ -110,14 +112,6 @@ var hostileMatches = map[string]func(i, n int) plan.Match{
 		}
 		return m
 	},
-}
-
-// words returns n words that contain consecutive numbers.
-func words(n, from int, format string) (all []string) {
-	for i := range n {
-		all = append(all, fmt.Sprintf(format, from+i))
-	}
-	return all
 }
 
 // hostilePlans returns plans with as many matches as a plan may have.
@@ -149,12 +143,12 @@ func TestIndexIsASum(t *testing.T) {
 					}
 				}
 				before := heap()
-				built := plan.NewSnapshot(1, all)
+				built := index.NewSnapshot(1, all)
 				g.Expect(heap()-before).To(BeNumerically("<=", bytesOfAPattern*patterns), "%d patterns", patterns)
 				g.Expect(built.IndexCopies()).To(BeNumerically("<=", copies))
 				runtime.KeepAlive(built)
 			}
-			var oneByOne *plan.Snapshot
+			var oneByOne *index.Snapshot
 			few, copies := hostilePlans(match, 32), 0
 			for _, p := range few {
 				oneByOne = oneByOne.With(1, map[string]plan.Record{p.ID(): p})
@@ -170,10 +164,10 @@ func TestIndexIsASum(t *testing.T) {
 func TestBuildingTheIndexIsASum(t *testing.T) {
 	for name, match := range map[string]func(n int) plan.Match{
 		"hosts x headers": func(n int) plan.Match {
-			return plan.Match{Hosts: words(2*n, 0, "%d.t"), Headers: descriptor(words(n, 0, "h%02d=1")...)}
+			return plan.Match{Hosts: testplan.Words(2*n, 0, "%d.t"), Headers: testplan.Descriptor(testplan.Words(n, 0, "h%02d=1")...)}
 		},
 		"targets x headers": func(n int) plan.Match {
-			m := plan.Match{Headers: descriptor(words(n, 0, "h%02d=1")...)}
+			m := plan.Match{Headers: testplan.Descriptor(testplan.Words(n, 0, "h%02d=1")...)}
 			for i := range n {
 				m.Targets = append(m.Targets, plan.Target("HTTPRoute/t/r"+strconv.Itoa(i)))
 			}
@@ -185,7 +179,7 @@ func TestBuildingTheIndexIsASum(t *testing.T) {
 				plans := hostilePlans(func(int, int) plan.Match { return match(n) }, 8)
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				plan.NewSnapshot(1, plans)
+				index.NewSnapshot(1, plans)
 				runtime.ReadMemStats(&after)
 				return after.TotalAlloc - before.TotalAlloc
 			}
@@ -213,18 +207,20 @@ func TestCandidatesAreOfTheTenant(t *testing.T) {
 		"t": {Targets: []plan.Target{"HTTPRoute/t/r1"}, Host: "t", Path: "/" + strings.Repeat("0", 40), Method: "M1"},
 	}
 	shared := map[string]func(i, n int) plan.Match{
-		"one host": func(int, int) plan.Match { return plan.Match{Hosts: words(1, 0, "%d.t"), Paths: words(3, 0, "/%d*")} },
-		"a target and all hosts": func(int, int) plan.Match {
-			return plan.Match{Targets: []plan.Target{"HTTPRoute/t/r"}, Hosts: words(32, 0, "%d")}
+		"one host": func(int, int) plan.Match {
+			return plan.Match{Hosts: testplan.Words(1, 0, "%d.t"), Paths: testplan.Words(3, 0, "/%d*")}
 		},
-		"a domain": func(int, int) plan.Match { return plan.Match{Domain: "t", Methods: words(16, 0, "M%d")} },
+		"a target and all hosts": func(int, int) plan.Match {
+			return plan.Match{Targets: []plan.Target{"HTTPRoute/t/r"}, Hosts: testplan.Words(32, 0, "%d")}
+		},
+		"a domain": func(int, int) plan.Match { return plan.Match{Domain: "t", Methods: testplan.Words(16, 0, "M%d")} },
 	}
 	maps.Copy(shared, hostileMatches)
 	for name, match := range shared {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			for _, plans := range [][]*plan.Plan{hostilePlans(match, 64), append(hostilePlans(match, 64), victim)} {
-				s := plan.NewSnapshot(1, plans)
+				s := index.NewSnapshot(1, plans)
 				g.Expect(s.Candidates(requests["v"])).To(BeNumerically("<=", 1))
 				g.Expect(s.Candidates(requests["t"])).To(BeNumerically("<=", 64*plan.MaxMatches))
 			}
@@ -237,7 +233,7 @@ func TestCandidatesAreOfTheTenant(t *testing.T) {
 func TestExaminedMatchesOfANamespaceAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	never := func(int, int) plan.Match {
-		return plan.Match{Hosts: []string{"t"}, Paths: words(3, 0, "/%d"), Headers: descriptor("a=1"), Methods: words(3, 0, "M%d")}
+		return plan.Match{Hosts: []string{"t"}, Paths: testplan.Words(3, 0, "/%d"), Headers: testplan.Descriptor("a=1"), Methods: testplan.Words(3, 0, "M%d")}
 	}
 	plans := hostilePlans(never, 300)
 	shadow := hostilePlans(never, 10)
@@ -249,7 +245,7 @@ func TestExaminedMatchesOfANamespaceAreBounded(t *testing.T) {
 	}, 1)
 	elsewhere[0].Name = "z"
 	last := &plan.Plan{Namespace: "u", Name: "u", Mode: plan.ModeEnforce, Matches: []plan.Match{{Hosts: []string{"t"}}}}
-	s := plan.NewSnapshot(1, slices.Concat(plans, shadow, elsewhere, []*plan.Plan{last}))
+	s := index.NewSnapshot(1, slices.Concat(plans, shadow, elsewhere, []*plan.Plan{last}))
 
 	const examined = plan.MaxNamespaceMatches / plan.MaxMatches
 	found := s.Match(&plan.Attributes{Host: "t", Path: "/x"})
@@ -265,10 +261,10 @@ func TestExaminedMatchesOfANamespaceAreBounded(t *testing.T) {
 func TestUnreadableValuesPushNoPolicyOut(t *testing.T) {
 	g := NewWithT(t)
 	plans := hostilePlans(func(i, _ int) plan.Match {
-		return plan.Match{Hosts: []string{"t"}, Paths: []string{"/other"}, Methods: words(3, 0, "M%d"), Headers: descriptor(fmt.Sprint("a=", i))}
+		return plan.Match{Hosts: []string{"t"}, Paths: []string{"/other"}, Methods: testplan.Words(3, 0, "M%d"), Headers: testplan.Descriptor(fmt.Sprint("a=", i))}
 	}, 300)
-	last := &plan.Plan{Namespace: "t", Name: "z", Mode: plan.ModeEnforce, Matches: []plan.Match{{Hosts: []string{"t"}, Headers: descriptor("a=1")}}}
-	s := plan.NewSnapshot(1, append(plans, last))
+	last := &plan.Plan{Namespace: "t", Name: "z", Mode: plan.ModeEnforce, Matches: []plan.Match{{Hosts: []string{"t"}, Headers: testplan.Descriptor("a=1")}}}
+	s := index.NewSnapshot(1, append(plans, last))
 	for _, f := range s.Match(&plan.Attributes{Host: "t", Path: "/x", Method: "GET", Headers: map[string]string{"a": strings.Repeat("1,", plan.MaxReadValues)}}) {
 		g.Expect(f.Uncertain).To(BeTrue(), "%s", f.Plan.ID())
 		if f.Plan == last {

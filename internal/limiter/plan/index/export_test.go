@@ -1,10 +1,14 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package index
+
+import (
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
 
 // Candidates returns the number of matches that the index finds for a request.
-func (s *Snapshot) Candidates(a *Attributes) int {
+func (s *Snapshot) Candidates(a *plan.Attributes) int {
 	var f finding
 	s.index.root.find(&f, a)
 	return len(f.candidates())

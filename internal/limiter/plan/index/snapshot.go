@@ -1,11 +1,12 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package index
 
 import (
 	"iter"
 
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/persistent"
 )
 
@@ -13,10 +14,10 @@ import (
 // replaces its snapshot as a whole; the next one shares with it all that did not change.
 type Snapshot struct {
 	revision   int64
-	plans      recordSet[*Plan]
+	plans      recordSet[*plan.Plan]
 	index      index
-	groups     recordSet[*KeyGroup]
-	exceptions recordSet[*Exception]
+	groups     recordSet[*plan.KeyGroup]
+	exceptions recordSet[*plan.Exception]
 	skipped    []Skipped
 }
 
@@ -31,8 +32,8 @@ type Skipped struct {
 
 // NewSnapshotOf returns a snapshot of records of all kinds at a revision of the registry. They must
 // have distinct IDs and must not change afterwards.
-func NewSnapshotOf(revision int64, records []Record) *Snapshot {
-	byID := make(map[string]Record, len(records))
+func NewSnapshotOf(revision int64, records []plan.Record) *Snapshot {
+	byID := make(map[string]plan.Record, len(records))
 	for _, r := range records {
 		byID[r.ID()] = r
 	}
@@ -42,8 +43,8 @@ func NewSnapshotOf(revision int64, records []Record) *Snapshot {
 
 // NewSnapshot returns a snapshot of plans alone at a revision of the registry. The plans must
 // have distinct IDs and must not change afterwards.
-func NewSnapshot(revision int64, plans []*Plan) *Snapshot {
-	records := make([]Record, len(plans))
+func NewSnapshot(revision int64, plans []*plan.Plan) *Snapshot {
+	records := make([]plan.Record, len(plans))
 	for i, p := range plans {
 		records[i] = p
 	}
@@ -53,18 +54,18 @@ func NewSnapshot(revision int64, plans []*Plan) *Snapshot {
 // With returns the snapshot at another revision, in which the records with these IDs differ; nil removes a record.
 // The receiver may be nil, for a snapshot without records. The list of skipped records stays. It costs the same for any
 // number of unchanged records.
-func (s *Snapshot) With(revision int64, changed map[string]Record) *Snapshot {
+func (s *Snapshot) With(revision int64, changed map[string]plan.Record) *Snapshot {
 	if s == nil {
 		s = &Snapshot{}
 	}
-	plans := ofKind[*Plan](KindPlan, changed)
+	plans := ofKind[*plan.Plan](plan.KindPlan, changed)
 	return &Snapshot{
 		revision:   revision,
 		skipped:    s.skipped,
 		plans:      s.plans.with(plans),
 		index:      s.index.with(&s.plans, plans),
-		groups:     s.groups.with(ofKind[*KeyGroup](KindKeyGroup, changed)),
-		exceptions: s.exceptions.with(ofKind[*Exception](KindException, changed)),
+		groups:     s.groups.with(ofKind[*plan.KeyGroup](plan.KindKeyGroup, changed)),
+		exceptions: s.exceptions.with(ofKind[*plan.Exception](plan.KindException, changed)),
 	}
 }
 
@@ -83,29 +84,29 @@ func (s *Snapshot) Revision() int64 { return s.revision }
 
 // Plans returns all plans in the order of their IDs. The caller must not change the slice. The first call for a
 // snapshot with other plans than the one before sorts them.
-func (s *Snapshot) Plans() []*Plan { return s.plans.list() }
+func (s *Snapshot) Plans() []*plan.Plan { return s.plans.list() }
 
 // Groups returns all key groups in the order of their IDs. The caller must not change the slice.
-func (s *Snapshot) Groups() []*KeyGroup { return s.groups.list() }
+func (s *Snapshot) Groups() []*plan.KeyGroup { return s.groups.list() }
 
 // Exceptions returns all exceptions in the order of their IDs, ended ones too. The caller must not change the slice.
-func (s *Snapshot) Exceptions() []*Exception { return s.exceptions.list() }
+func (s *Snapshot) Exceptions() []*plan.Exception { return s.exceptions.list() }
 
 // Lookup returns the plan with the ID, or nil.
-func (s *Snapshot) Lookup(id string) *Plan { return s.plans.byID.Get(id) }
+func (s *Snapshot) Lookup(id string) *plan.Plan { return s.plans.byID.Get(id) }
 
 // Record returns the record with the ID, of any kind, or nil.
-func (s *Snapshot) Record(id string) Record {
-	switch KindOf(id) {
-	case KindKeyGroup:
+func (s *Snapshot) Record(id string) plan.Record {
+	switch plan.KindOf(id) {
+	case plan.KindKeyGroup:
 		if g := s.groups.byID.Get(id); g != nil {
 			return g
 		}
-	case KindException:
+	case plan.KindException:
 		if e := s.exceptions.byID.Get(id); e != nil {
 			return e
 		}
-	case KindPlan:
+	case plan.KindPlan:
 		if p := s.Lookup(id); p != nil {
 			return p
 		}
@@ -115,7 +116,7 @@ func (s *Snapshot) Record(id string) Record {
 
 // ChangedPlans returns the plans that differ from the ones of another snapshot, which may be nil, by ID. It costs the same
 // for any number of equal plans if one of the snapshots was made from the other.
-func (s *Snapshot) ChangedPlans(before *Snapshot) iter.Seq2[string, persistent.Change[*Plan]] {
+func (s *Snapshot) ChangedPlans(before *Snapshot) iter.Seq2[string, persistent.Change[*plan.Plan]] {
 	if before == nil {
 		before = &Snapshot{}
 	}
@@ -123,7 +124,7 @@ func (s *Snapshot) ChangedPlans(before *Snapshot) iter.Seq2[string, persistent.C
 }
 
 // ChangedExceptions is ChangedPlans for exceptions.
-func (s *Snapshot) ChangedExceptions(before *Snapshot) iter.Seq2[string, persistent.Change[*Exception]] {
+func (s *Snapshot) ChangedExceptions(before *Snapshot) iter.Seq2[string, persistent.Change[*plan.Exception]] {
 	if before == nil {
 		before = &Snapshot{}
 	}
@@ -140,9 +141,9 @@ func (s *Snapshot) HasGroupsOf(other *Snapshot) bool {
 
 // Match returns the matches that hold for the normalized attributes, in the order of the
 // plans' IDs. It ignores disabled plans.
-func (s *Snapshot) Match(a *Attributes) []Found { return s.AppendMatches(nil, a) }
+func (s *Snapshot) Match(a *plan.Attributes) []plan.Found { return s.AppendMatches(nil, a) }
 
 // AppendMatches appends to found what Match returns.
-func (s *Snapshot) AppendMatches(found []Found, a *Attributes) []Found {
+func (s *Snapshot) AppendMatches(found []plan.Found, a *plan.Attributes) []plan.Found {
 	return s.index.appendMatches(found, a)
 }

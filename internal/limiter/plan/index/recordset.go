@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package index
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/persistent"
 )
 
@@ -21,14 +22,14 @@ type recordSet[R comparableRecord] struct {
 // comparableRecord is a pointer to a record.
 type comparableRecord interface {
 	comparable
-	Record
+	plan.Record
 }
 
 // ofKind returns the changed records of that kind; nil stands for a removed one.
-func ofKind[R comparableRecord](kind Kind, changed map[string]Record) map[string]R {
+func ofKind[R comparableRecord](kind plan.Kind, changed map[string]plan.Record) map[string]R {
 	of := map[string]R{}
 	for id, r := range changed {
-		if KindOf(id) == kind {
+		if plan.KindOf(id) == kind {
 			of[id], _ = r.(R)
 		}
 	}
