@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/internal/duration"
-	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
@@ -92,7 +92,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.options.Door.TrustRouteExtensions, "trust-route-extensions", false,
 		"let the context extension weir.route of ext_authz name the route; every configuration of a proxy that reaches Weir can then name any route")
 	flags.BoolVar(&f.options.Door.LegacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
-	flags.StringVar((*string)(&f.options.MetricsDetail), "metrics-detail", string(engine.DetailPolicy),
+	flags.StringVar((*string)(&f.options.MetricsDetail), "metrics-detail", string(series.DetailPolicy),
 		"detail of the metrics of decisions: Policy (labels policy and limit) or Namespace (both are empty)")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
 		"file with the token that authorizes reading and changing the state of keys (default: weir manager asks the API server, weir standalone rejects these calls)")
@@ -147,7 +147,7 @@ func (f *decisionFlags) validate() error {
 	if strings.ContainsFunc(f.options.Door.PrincipalHeader, isInvalidHeaderChar) {
 		errs = append(errs, fmt.Errorf("--principal-header %q: must be a header name", f.options.Door.PrincipalHeader))
 	}
-	if d := f.options.MetricsDetail; d != engine.DetailPolicy && d != engine.DetailNamespace {
+	if d := f.options.MetricsDetail; d != series.DetailPolicy && d != series.DetailNamespace {
 		errs = append(errs, fmt.Errorf("--metrics-detail %q: must be Policy or Namespace", d))
 	}
 	errs = append(errs,

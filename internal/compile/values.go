@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/limiter/frontend/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -82,7 +81,7 @@ func (c *compiler) checkHeaders(at *field.Path, headers []v1alpha1.HeaderMatch) 
 			c.add(field.Duplicate(at.Child("name"), h.Name))
 		case name == "Host":
 			c.add(field.Invalid(at.Child("name"), h.Name, "never matches: write hosts"))
-		case !forwarded.IsRequestHeader(name):
+		case !plan.IsRequestHeader(name):
 			c.add(field.Invalid(at.Child("name"), h.Name, "never matches: Weir does not see this header, which proxies set or remove"))
 		}
 		seen[name] = true
@@ -99,11 +98,11 @@ func (c *compiler) checkHeaders(at *field.Path, headers []v1alpha1.HeaderMatch) 
 // checkHeaderKey adds the problem of a part of a key that no request has: all clients would share one budget.
 func (c *compiler) checkHeaderKey(at *field.Path, header string) {
 	name := http.CanonicalHeaderKey(header)
-	if name != "Host" && forwarded.IsRequestHeader(name) {
+	if name != "Host" && plan.IsRequestHeader(name) {
 		return
 	}
 	problem := "has no value: Weir does not see this header, which proxies set or remove"
-	if variable := forwarded.VariableFor(name); name == forwarded.HeaderFor {
+	if variable := plan.VariableFor(name); name == plan.HeaderFor {
 		problem += "; use RemoteAddress"
 	} else if variable != "" {
 		problem += "; use " + variable + " in an Expression"

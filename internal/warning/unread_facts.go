@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
-	"github.com/weir-dev/weir/internal/limiter/frontend/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -44,11 +43,11 @@ func hiddenHeaders(at *field.Path, text string) (warnings []string) {
 	references, _ := expression.References(text) // the plan compiled, or comes from another release
 	for _, r := range references {
 		name := http.CanonicalHeaderKey(r.Member)
-		if r.Variable != "request.headers" || r.Member == "" || name != "Host" && forwarded.IsRequestHeader(name) {
+		if r.Variable != "request.headers" || r.Member == "" || name != "Host" && plan.IsRequestHeader(name) {
 			continue
 		}
 		advice := ""
-		if variable := forwarded.VariableFor(name); variable != "" {
+		if variable := plan.VariableFor(name); variable != "" {
 			advice = ": use " + variable
 		}
 		warnings = append(warnings, fmt.Sprintf("%s reads the header %q, which only /v1/check can have: proxies set or remove it%s", at, r.Member, advice))

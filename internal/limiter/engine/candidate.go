@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -90,7 +91,7 @@ func (j *candidateJudge) judge(ctx context.Context, ev *evaluation) {
 		c := &ev.candidates[i]
 		c.begin(ev)
 		count := func() {
-			c.policy().series.countCandidates(c)
+			countCandidates(c.policy().series, c)
 			c.release()
 		}
 		runAndCount := func(ctx context.Context) {
@@ -147,7 +148,7 @@ func (j *candidateJudge) inBackground(ctx context.Context, work func(context.Con
 const verdictUnknown = "unknown"
 
 // countCandidates counts the verdicts of the candidates beside the verdicts of the limits in force.
-func (pm *policyMetrics) countCandidates(c *candidateCheck) {
+func countCandidates(pm *series.Series, c *candidateCheck) {
 	for i := range c.comparisons {
 		s := &c.comparisons[i]
 		for j, limit := range s.replaced {
@@ -155,7 +156,7 @@ func (pm *policyMetrics) countCandidates(c *candidateCheck) {
 			if c.reply != nil {
 				verdict = verdictOf(c.reply.Entries[i].Allows(limit))
 			}
-			pm.add(candidatesTotal, s.limits[limit].Name, verdictOf(s.live[j]), verdict)
+			pm.Add(series.CandidatesTotal, s.limits[limit].Name, verdictOf(s.live[j]), verdict)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
 )
 
@@ -18,15 +19,15 @@ func (e *Engine) Decisions(visit func(policy string, n limiter.DecisionCounts)) 
 	if v == nil {
 		return
 	}
-	seen := make(map[*policyMetrics]bool, v.policies.Len())
+	seen := make(map[*series.Series]bool, v.policies.Len())
 	for _, p := range v.policies.All() {
 		pm := p.series
 		if seen[pm] { // the policies of a Namespace share theirs
 			continue
 		}
 		seen[pm] = true
-		if n := pm.counts(); n != (limiter.DecisionCounts{}) {
-			visit(pm.owner.id(), n)
+		if n := counts(pm); n != (limiter.DecisionCounts{}) {
+			visit(pm.ID(), n)
 		}
 	}
 }
@@ -42,22 +43,14 @@ func (e *Engine) Sightings(visit func(*traffic.Sightings)) {
 	}
 }
 
-// id returns "<namespace>/<name>", or "<namespace>/*" for a Namespace.
-func (o seriesOwner) id() string {
-	if o.policy == "" {
-		return o.namespace + "/*"
-	}
-	return o.namespace + "/" + o.policy
-}
-
 // counts adds up the series of decisions and candidates. The indexes of labels are the places in counters.
-func (pm *policyMetrics) counts() (n limiter.DecisionCounts) {
-	for key, counter := range pm.all().All() {
-		if key.counter == decisionsTotal {
-			addDecisionCounts(&n, key.labels[1], valueOf(counter))
+func counts(pm *series.Series) (n limiter.DecisionCounts) {
+	for key, counter := range pm.All() {
+		if key.Counter == series.DecisionsTotal {
+			addDecisionCounts(&n, key.Labels[1], valueOf(counter))
 		}
-		if key.counter == candidatesTotal {
-			addCandidateCounts(&n, key.labels[1], key.labels[2], valueOf(counter))
+		if key.Counter == series.CandidatesTotal {
+			addCandidateCounts(&n, key.Labels[1], key.Labels[2], valueOf(counter))
 		}
 	}
 	return n

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
@@ -21,7 +22,7 @@ func TestMetricsOfNamespaces(t *testing.T) {
 	g := NewWithT(t)
 	f := &fixture{store: newTestStore(), registry: prometheus.NewRegistry()}
 	f.Engine = engine.New(engine.Options{
-		Store: f.store, Registerer: f.registry, MetricsDetail: engine.DetailNamespace, Logger: slog.New(slog.DiscardHandler),
+		Store: f.store, Registerer: f.registry, MetricsDetail: series.DetailNamespace, Logger: slog.New(slog.DiscardHandler),
 	})
 	f.Use(index.NewSnapshot(1, []*plan.Plan{makePlan("a/x"), makePlan("a/y"), makePlan("b/x")}))
 	for _, id := range []string{"a/x", "a/y", "b/x"} {

@@ -31,8 +31,6 @@
 //	cost.go             what a commit spends
 //	latecharge.go       reservations and charges of Envoy
 //	reservation.go      Reserve, Charge, Commit and Renew
-//	counters.go         the metrics that count for each policy
-//	series.go           the series of each policy, or of each Namespace
 //	metrics.go          how decisions are counted
 //	holdmetrics.go      how reservations, charges and debts are counted
 //	exceptionmetrics.go how many exceptions are in force
@@ -45,6 +43,8 @@
 //	keyname.go          which key an operator means
 //	explain.go          why a check is decided as it is
 //	nearmiss.go         why other policies do not apply
+//
+// The metrics that count for each policy are in package series.
 //
 // There are no circular dependencies between these files; test/layout checks that.
 //

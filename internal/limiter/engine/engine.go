@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/store"
@@ -56,7 +57,7 @@ type Options struct {
 	// Registerer receives the metrics of decisions. Required.
 	Registerer prometheus.Registerer
 	// MetricsDetail is the detail of those metrics; "" is DetailPolicy.
-	MetricsDetail Detail
+	MetricsDetail series.Detail
 	// Logger receives degraded decisions, at most one a second, and at level Debug every
 	// decision. Required.
 	Logger *slog.Logger
@@ -101,7 +102,7 @@ func New(o Options) *Engine {
 		candidates: newCandidateJudge(o.Store.Evaluate),
 		explaining: make(chan struct{}, 1),
 	}
-	e.views = viewMaker{series: &e.metrics.series, floods: o.Floods, now: o.Now}
+	e.views = viewMaker{series: e.metrics.series, floods: o.Floods, now: o.Now}
 	o.Registerer.MustRegister(liveExceptions{snapshot: e.Snapshot, now: e.options.Now})
 	return e
 }
@@ -115,7 +116,7 @@ func (e *Engine) Use(snapshot *index.Snapshot) {
 		e.options.RetainSlices(next.isCurrent)
 	}
 	for _, p := range removed {
-		e.metrics.series.remove(p.series)
+		e.metrics.series.Remove(p.series)
 	}
 }
 

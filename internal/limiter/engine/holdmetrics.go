@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
@@ -37,27 +38,27 @@ func (m *metrics) countHolds(ev *evaluation) {
 			continue
 		}
 		pm := op.series
-		pm.countSettled(op, r)
+		countSettled(pm, op, r)
 		switch {
 		case entry.Action != store.Reserve:
 			if op.concurrent && entry.Action == store.Check {
-				pm.add(unheldTotal)
+				pm.Add(series.UnheldTotal)
 			}
 		case r.Hold == store.HoldTaken && !canceled:
-			pm.add(reservationsTotal, outcomeReserved)
+			pm.Add(series.ReservationsTotal, outcomeReserved)
 		case r.Verdict != store.Admitted:
-			pm.add(reservationsTotal, outcomeDenied)
+			pm.Add(series.ReservationsTotal, outcomeDenied)
 		}
 	}
 }
 
 // countSettled counts the reservations that the call has settled, and the debt that it cut. Ended slices are counted by
 // the replica that had them.
-func (pm *policyMetrics) countSettled(op operation, r *store.EntryReply) {
+func countSettled(pm *series.Series, op operation, r *store.EntryReply) {
 	if !op.stored.TakesSlices() {
-		pm.addUnits(reservationsTotal, r.Settled, outcomeEnded)
+		pm.AddUnits(series.ReservationsTotal, r.Settled, outcomeEnded)
 	}
-	pm.addUnits(debtCutTotal, r.DebtCut)
+	pm.AddUnits(series.DebtCutTotal, r.DebtCut)
 }
 
 // countCommits counts the outcomes of a commit.
@@ -68,22 +69,22 @@ func (m *metrics) countCommits(o *operations) {
 }
 
 // countCommit counts the outcome of a commit for one policy and key.
-func (m *metrics) countCommit(pm *policyMetrics, op operation) {
+func (m *metrics) countCommit(pm *series.Series, op operation) {
 	cost, r := op.entry.Cost, op.reply
-	pm.countSettled(op, r)
+	countSettled(pm, op, r)
 	if r.Verdict == store.Tripped {
-		pm.add(blocksTotal, r.BlockedBy)
+		pm.Add(series.BlocksTotal, r.BlockedBy)
 	}
 	switch {
 	case r.Hold == store.HoldMissing:
-		pm.add(reservationsTotal, outcomeMissing)
+		pm.Add(series.ReservationsTotal, outcomeMissing)
 	case r.Hold != store.HoldFound:
-		pm.countCharge(op)
+		countCharge(pm, op)
 	case cost == 0:
-		pm.add(reservationsTotal, outcomeCancelled)
+		pm.Add(series.ReservationsTotal, outcomeCancelled)
 	default:
-		pm.add(reservationsTotal, outcomeCommitted)
-		pm.addUnits(debtTotal, op.debtOf(r, cost-r.Estimate))
+		pm.Add(series.ReservationsTotal, outcomeCommitted)
+		pm.AddUnits(series.DebtTotal, op.debtOf(r, cost-r.Estimate))
 		m.costRatio.Observe(float64(cost) / float64(r.Estimate))
 	}
 }
@@ -92,12 +93,12 @@ func (m *metrics) countCommit(pm *policyMetrics, op operation) {
 func (m *metrics) countRenewals(o *operations) {
 	for _, op := range o.all() {
 		pm := op.series
-		pm.countSettled(op, op.reply)
+		countSettled(pm, op, op.reply)
 		outcome := outcomeRenewed
 		if op.reply.Hold == store.HoldMissing {
 			outcome = outcomeMissing
 		}
-		pm.add(reservationsTotal, outcome)
+		pm.Add(series.ReservationsTotal, outcome)
 	}
 }
 
@@ -106,24 +107,24 @@ func (m *metrics) countCharges(o *operations) {
 	m.countIgnoredLimits(o)
 	for _, op := range o.all() {
 		pm := op.series
-		pm.countNewKey(op.reply)
+		countNewKey(pm, op.reply)
 		if op.entry.Action != store.Charge {
 			m.countCommit(pm, op)
 			continue
 		}
-		pm.countSettled(op, op.reply)
+		countSettled(pm, op, op.reply)
 		if op.reply.Hold == store.HoldMissing {
-			pm.add(chargesTotal, outcomeRepeated)
+			pm.Add(series.ChargesTotal, outcomeRepeated)
 		} else {
-			pm.countCharge(op)
+			countCharge(pm, op)
 		}
 	}
 }
 
 // countCharge counts a charge that was spent, and its debt.
-func (pm *policyMetrics) countCharge(op operation) {
-	pm.add(chargesTotal, outcomeCharged)
-	pm.addUnits(debtTotal, op.debtOf(op.reply, op.entry.Cost))
+func countCharge(pm *series.Series, op operation) {
+	pm.Add(series.ChargesTotal, outcomeCharged)
+	pm.AddUnits(series.DebtTotal, op.debtOf(op.reply, op.entry.Cost))
 }
 
 // debtOf returns how many of the spent units are above the quota of a limit, the largest number of all

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
@@ -26,14 +27,14 @@ const (
 
 // metrics holds the metrics of decisions.
 type metrics struct {
-	series    seriesSet
+	series    *series.Set
 	duration  prometheus.Histogram
 	costRatio prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
+func newMetrics(r prometheus.Registerer, detail series.Detail) *metrics {
 	m := &metrics{
-		series: seriesSet{detail: detail, vectors: newVectors(r), owners: map[seriesOwner]*policyMetrics{}},
+		series: series.NewSet(r, detail),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
 			Help: "Time from the arrival of a check at the engine to its decision.",
@@ -53,7 +54,7 @@ func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 }
 
 // countDecision counts what the policy decided, and the limit that denied, if any, and marks a denial for reports.
-func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
+func countDecision(pm *series.Series, p *policy, admitted bool, limit string) {
 	verdict := verdictAllowed
 	switch {
 	case admitted:
@@ -63,17 +64,17 @@ func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
 	default:
 		verdict = verdictShadowDenied
 	}
-	pm.add(decisionsTotal, limit, verdict)
+	pm.Add(series.DecisionsTotal, limit, verdict)
 }
 
 // count counts the decision, once per policy and key. Participants that peek are not
 // counted.
 func (m *metrics) count(ev *evaluation, d *limiter.Decision) {
 	for _, p := range ev.exempt {
-		p.series.add(decisionsTotal, "", verdictExempt)
+		p.series.Add(series.DecisionsTotal, "", verdictExempt)
 	}
 	for _, r := range ev.outrightDenials {
-		r.series.countDecision(r.policy, false, "")
+		countDecision(r.series, r.policy, false, "")
 	}
 	m.countFailures(&ev.search)
 	m.countIgnoredLimits(&ev.operations)
@@ -85,14 +86,14 @@ func (m *metrics) count(ev *evaluation, d *limiter.Decision) {
 // countFailures counts the expressions that failed.
 func (m *metrics) countFailures(s *search) {
 	for _, f := range s.failures {
-		f.policy.series.add(failuresTotal, f.field)
+		f.policy.series.Add(series.FailuresTotal, f.field)
 	}
 }
 
 // countIgnoredLimits counts the requested limits that were ignored.
 func (m *metrics) countIgnoredLimits(o *operations) {
 	for _, p := range o.ignoredLimits {
-		p.series.add(ignoredTotal)
+		p.series.Add(series.IgnoredTotal)
 	}
 }
 
@@ -103,27 +104,27 @@ func (m *metrics) countOutcome(ev *evaluation, i int, d *limiter.Decision) {
 	switch {
 	case pt.peek:
 	case inStore:
-		pm.countReply(pt, op.reply, op.entry.Cost)
+		countReply(pm, pt, op.reply, op.entry.Cost)
 		if ev.reply.FromCache && pt.id == d.Policy {
-			pm.add(cachedTotal)
+			pm.Add(series.CachedTotal)
 		}
 	case d.Degraded == "": // denied without the store
 		if pt.id == d.Policy {
-			pm.countDecision(pt.policy, false, d.Limit)
+			countDecision(pm, pt.policy, false, d.Limit)
 		}
 	case op.reply != nil:
-		pm.countLocalReply(pt, op.reply)
+		countLocalReply(pm, pt, op.reply)
 	case pt.plan.FailureMode == plan.FailOpen || !pt.enforces():
-		pm.add(decisionsTotal, "", verdictDegradedAllowed)
+		pm.Add(series.DecisionsTotal, "", verdictDegradedAllowed)
 	default:
-		pm.add(decisionsTotal, "", verdictDegradedDenied)
+		pm.Add(series.DecisionsTotal, "", verdictDegradedDenied)
 	}
 }
 
 // countDegraded counts a decision by failureMode for each policy, also of peeks.
 func (m *metrics) countDegraded(ev *evaluation) {
 	for _, op := range ev.all() {
-		op.series.add(degradedTotal, string(op.plan.FailureMode), string(causeOf(ev.err)))
+		op.series.Add(series.DegradedTotal, string(op.plan.FailureMode), string(causeOf(ev.err)))
 	}
 }
 
@@ -139,58 +140,58 @@ func (m *metrics) countUnchecked(ev *evaluation, peek bool) {
 		if u.denies() {
 			verdict = verdictDegradedDenied
 		}
-		pm.add(degradedTotal, string(mode), string(u.cause))
+		pm.Add(series.DegradedTotal, string(mode), string(u.cause))
 		if !peek {
-			pm.add(decisionsTotal, "", verdict)
+			pm.Add(series.DecisionsTotal, "", verdict)
 		}
 	}
 }
 
 // countReply counts a decision of the store.
-func (pm *policyMetrics) countReply(pt *participant, r *store.EntryReply, cost int64) {
-	pm.countNewKey(r)
+func countReply(pm *series.Series, pt *participant, r *store.EntryReply, cost int64) {
+	countNewKey(pm, r)
 	if r.Verdict == store.Admitted {
-		pm.countDecision(pt.policy, true, "")
-		pm.countNear(pt, r, cost)
+		countDecision(pm, pt.policy, true, "")
+		countNear(pm, pt, r, cost)
 		return
 	}
 	_, limit := pt.denialReason(r)
-	pm.countDecision(pt.policy, false, limit)
+	countDecision(pm, pt.policy, false, limit)
 	if r.Verdict == store.Tripped {
-		pm.add(blocksTotal, r.BlockedBy)
+		pm.Add(series.BlocksTotal, r.BlockedBy)
 	}
 }
 
 // countNewKey counts a decision about a key that began, or that the overflow decided.
-func (pm *policyMetrics) countNewKey(r *store.EntryReply) {
+func countNewKey(pm *series.Series, r *store.EntryReply) {
 	switch {
 	case r.Overflow:
-		pm.add(overflowTotal)
+		pm.Add(series.OverflowTotal)
 	case r.Began:
-		pm.add(newKeysTotal)
+		pm.Add(series.NewKeysTotal)
 	}
 }
 
 // countNear counts the limits that the admitted cost brought near.
-func (pm *policyMetrics) countNear(pt *participant, r *store.EntryReply, cost int64) {
+func countNear(pm *series.Series, pt *participant, r *store.EntryReply, cost int64) {
 	for i := range pt.limits {
 		l, used, units := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
 		if l.Algorithm == plan.Concurrency && r.Hold != store.HoldTaken {
 			continue // nothing is held
 		}
 		if l.IsNear(used, units) && !l.IsNear(used-cost, units) {
-			pm.add(nearTotal, l.Name)
+			pm.Add(series.NearTotal, l.Name)
 		}
 	}
 }
 
 // countLocalReply is countReply for a decision by failureMode Local.
-func (pm *policyMetrics) countLocalReply(pt *participant, r *store.EntryReply) {
+func countLocalReply(pm *series.Series, pt *participant, r *store.EntryReply) {
 	if r.Overflow {
-		pm.add(overflowTotal)
+		pm.Add(series.OverflowTotal)
 	}
 	if r.Verdict == store.Admitted {
-		pm.add(decisionsTotal, "", verdictDegradedAllowed)
+		pm.Add(series.DecisionsTotal, "", verdictDegradedAllowed)
 		return
 	}
 	verdict := verdictShadowDenied
@@ -199,9 +200,9 @@ func (pm *policyMetrics) countLocalReply(pt *participant, r *store.EntryReply) {
 		pt.sightings.MarkDenial()
 	}
 	_, limit := pt.denialReason(r)
-	pm.add(decisionsTotal, limit, verdict)
+	pm.Add(series.DecisionsTotal, limit, verdict)
 	if r.Verdict == store.Tripped {
-		pm.add(blocksTotal, r.BlockedBy)
+		pm.Add(series.BlocksTotal, r.BlockedBy)
 	}
 }
 

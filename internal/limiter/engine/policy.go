@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -32,7 +33,7 @@ type policy struct {
 	keyPrice       func() price   // of the expressions of the key and the overrides, computed once; nil without expressions
 	newKeys        *flood.Budget  // set before the first decision
 	ids            *flood.Budget  // of charges that the store remembers, set before the first decision
-	series         *policyMetrics // set before the first decision
+	series         *series.Series // set before the first decision
 	sightings      traffic.Sightings
 	exceptions     atomic.Pointer[exceptions] // of the current view
 

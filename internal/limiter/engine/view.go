@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/plan/index"
@@ -28,7 +29,7 @@ type exceptionSet = persistent.Map[string, *plan.Exception]
 
 // viewMaker makes views. It is not safe for concurrent use.
 type viewMaker struct {
-	series *seriesSet
+	series *series.Set
 	floods flood.Limits
 	now    func() time.Time // the clock by which exceptions end
 }
@@ -78,7 +79,7 @@ func (u *viewUpdate) replace(id string, plans persistent.Change[*plan.Plan]) {
 		return
 	}
 	p := newPolicy(id, plans.After)
-	p.series = u.series.add(plans.After)
+	p.series = u.series.Add(plans.After)
 	p.newKeys, p.ids = p.newBudget(before, u.floods), newIDBudget(before, u.floods)
 	u.policies = u.policies.With(plans.After, p)
 	u.changed[id] = p

@@ -1,8 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan holds the compiled, immutable form of rate-limit policies and the index that
-// finds the plans of a request.
+// Package plan holds the compiled, immutable form of rate-limit policies. Package index finds the plans of a request.
 //
 // A plan is where the operator and the decisions of Weir meet: internal/compile builds it
 // from a RateLimitPolicy, package engine decides by it. The package therefore imports only
@@ -32,15 +31,10 @@
 //	candidate.go     numbers that are tried out
 //	requested.go     a limit with the numbers that a descriptor requests
 //	codec.go       the encoding of a record in the registry
-//	version.go     the version of that encoding; version_next.go raises it in tests
 //	values.go      the values of a query, of cookies and of lists in headers
+//	headers.go     which headers are facts of a request
 //	claims.go      the claims of a token
 //	attributes.go  the facts of a request, and their normalization
-//	snapshot.go    an immutable set of records, with
-//	recordset.go     the records of each kind,
-//	index.go         the index of the matches of plans, and
-//	split.go         how the index divides them
-//	nearmatch.go     matches that hold except for one field
 //	budget.go      how many records may be published, and how large, by
 //	weight.go        the memory that a record takes
 //	rollout.go     how far a record has got

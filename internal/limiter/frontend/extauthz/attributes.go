@@ -75,9 +75,9 @@ func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[strin
 		name, value = strings.ToLower(name), plan.TrimValue(value)
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case strings.HasPrefix(name, ":"):
-		case canonical == forwarded.HeaderFor:
+		case canonical == plan.HeaderFor:
 			forwardedFor = append(forwardedFor, value)
-		case !forwarded.IsRequestHeader(canonical):
+		case !plan.IsRequestHeader(canonical):
 		default:
 			if before, twice := headers[name]; twice {
 				value = before + "," + value

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // Ignored counts and logs requests whose forwarding headers are ignored, because their peer is not
@@ -65,4 +67,4 @@ func (i *Ignored) ReportHeader(peer netip.Addr, name string) {
 }
 
 // TargetHeaders are the headers in which a proxy describes the request that it asks about.
-var TargetHeaders = []string{HeaderMethod, HeaderURI, HeaderHost, HeaderOriginalMethod, HeaderOriginalURI, HeaderOriginalURL, HeaderFor}
+var TargetHeaders = []string{plan.HeaderMethod, plan.HeaderURI, plan.HeaderHost, plan.HeaderOriginalMethod, plan.HeaderOriginalURI, plan.HeaderOriginalURL, plan.HeaderFor}

@@ -14,6 +14,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 func TestIgnoredHeadersAreCountedAndLoggedOnce(t *testing.T) {
@@ -25,10 +27,10 @@ func TestIgnoredHeadersAreCountedAndLoggedOnce(t *testing.T) {
 	ignored.Report(peer, http.Header{"Accept": {"x"}}, TargetHeaders...)
 	g.Expect(testutil.ToFloat64(ignored.requests)).To(BeZero())
 	for range 100 {
-		ignored.Report(peer, http.Header{HeaderURI: {"/x"}, HeaderFor: {"192.0.2.1"}}, TargetHeaders...)
+		ignored.Report(peer, http.Header{plan.HeaderURI: {"/x"}, plan.HeaderFor: {"192.0.2.1"}}, TargetHeaders...)
 	}
 	g.Expect(testutil.ToFloat64(ignored.requests)).To(Equal(100.0))
 	g.Expect(strings.Count(log.String(), "\n")).To(Equal(1))
 	g.Expect(log.String()).To(And(ContainSubstring("peer=203.0.113.7"), ContainSubstring("header=X-Forwarded-Uri")))
-	(*Ignored)(nil).Report(peer, http.Header{HeaderURI: {"/x"}}, TargetHeaders...)
+	(*Ignored)(nil).Report(peer, http.Header{plan.HeaderURI: {"/x"}}, TargetHeaders...)
 }

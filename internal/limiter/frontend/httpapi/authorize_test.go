@@ -141,7 +141,7 @@ func TestAuthorizeReadsForwardedAttributes(t *testing.T) {
 			}
 			g.Expect(engine.received).To(Equal(&limiter.Check{Cost: 1, Attributes: want}))
 			for name := range engine.received.Attributes.Headers {
-				g.Expect(forwarded.IsRequestHeader(http.CanonicalHeaderKey(name))).To(BeTrue(), name)
+				g.Expect(plan.IsRequestHeader(http.CanonicalHeaderKey(name))).To(BeTrue(), name)
 			}
 		})
 	}
@@ -418,7 +418,7 @@ func FuzzAuthorize(f *testing.F) {
 		// A proxy like Traefik overwrites these headers and forwards the others.
 		r.Header.Set(name, value)
 		for header, value := range map[string]string{
-			forwarded.HeaderMethod: "PUT", forwarded.HeaderURI: "/login", forwarded.HeaderHost: "a.example", forwarded.HeaderFor: "192.0.2.1",
+			plan.HeaderMethod: "PUT", plan.HeaderURI: "/login", plan.HeaderHost: "a.example", plan.HeaderFor: "192.0.2.1",
 		} {
 			r.Header.Set(header, value)
 		}

@@ -23,7 +23,7 @@ func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
 	if path != "" {
 		a.Query = r.URL.RawQuery
 	}
-	a.RemoteAddress = h.proxies.Client(peer, r.Header[forwarded.HeaderFor])
+	a.RemoteAddress = h.proxies.Client(peer, r.Header[plan.HeaderFor])
 	a.Headers = q.headers
 	a.RepeatedHeaders = addHeaders(a.Headers, r.Header)
 	if !h.proxies.Contains(peer) {
@@ -58,7 +58,7 @@ func addHeaders(headers map[string]string, from http.Header) (repeated []string)
 	var names strings.Builder // one memory for all names
 	names.Grow(usualName * len(from))
 	for name, values := range from {
-		if !forwarded.IsRequestHeader(name) {
+		if !plan.IsRequestHeader(name) {
 			continue
 		}
 		start := names.Len()
@@ -114,7 +114,7 @@ func readForwardedTarget(h http.Header) (forwardedTarget, error) {
 		return forwardedTarget{}, err
 	}
 	// nginx has no X-Original header for the host, so either family may provide it.
-	host, err := agreed(forwarded.HeaderHost, xForwarded.host, xOriginal.host)
+	host, err := agreed(plan.HeaderHost, xForwarded.host, xOriginal.host)
 	if err != nil {
 		return forwardedTarget{}, err
 	}
@@ -127,10 +127,10 @@ func readForwardedTarget(h http.Header) (forwardedTarget, error) {
 		return xOriginal, nil
 	}
 	if xForwarded.method != xOriginal.method {
-		return forwardedTarget{}, errDiffers(forwarded.HeaderMethod)
+		return forwardedTarget{}, errDiffers(plan.HeaderMethod)
 	}
 	if xForwarded.path != xOriginal.path {
-		return forwardedTarget{}, errDiffers(forwarded.HeaderURI)
+		return forwardedTarget{}, errDiffers(plan.HeaderURI)
 	}
 	return xForwarded, nil
 }
@@ -138,31 +138,31 @@ func readForwardedTarget(h http.Header) (forwardedTarget, error) {
 func (t forwardedTarget) hasMethodOrPath() bool { return t.method != "" || t.path != "" }
 
 func readXForwarded(h http.Header) (t forwardedTarget, err error) {
-	if t.method, err = readWord(h, forwarded.HeaderMethod); err != nil {
+	if t.method, err = readWord(h, plan.HeaderMethod); err != nil {
 		return t, err
 	}
-	if t.host, err = readWord(h, forwarded.HeaderHost); err != nil {
+	if t.host, err = readWord(h, plan.HeaderHost); err != nil {
 		return t, err
 	}
 	t.host = plan.NormalizeHost(t.host)
-	_, t.path, err = readURI(h, forwarded.HeaderURI)
+	_, t.path, err = readURI(h, plan.HeaderURI)
 	return t, err
 }
 
 func readXOriginal(h http.Header) (t forwardedTarget, err error) {
-	if t.method, err = readWord(h, forwarded.HeaderOriginalMethod); err != nil {
+	if t.method, err = readWord(h, plan.HeaderOriginalMethod); err != nil {
 		return t, err
 	}
-	_, path, err := readURI(h, forwarded.HeaderOriginalURI)
+	_, path, err := readURI(h, plan.HeaderOriginalURI)
 	if err != nil {
 		return t, err
 	}
-	host, pathOfURL, err := readURI(h, forwarded.HeaderOriginalURL)
+	host, pathOfURL, err := readURI(h, plan.HeaderOriginalURL)
 	if err != nil {
 		return t, err
 	}
 	t.host = plan.NormalizeHost(host)
-	t.path, err = agreed(forwarded.HeaderOriginalURL, pathOfURL, path)
+	t.path, err = agreed(plan.HeaderOriginalURL, pathOfURL, path)
 	return t, err
 }
 

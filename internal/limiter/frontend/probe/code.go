@@ -10,13 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/frontend/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // Header is the canonical name of the request header with the code, AnswerHeader of the response header with the answer.
 const (
-	Header       = forwarded.HeaderProbe
+	Header       = plan.HeaderProbe
 	AnswerHeader = "Weir-Probe"
 )
 

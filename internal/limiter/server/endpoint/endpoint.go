@@ -27,6 +27,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/frontend/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/frontend/envoyrls/unsent"
@@ -107,7 +108,7 @@ type Options struct {
 	// Registry registers the metrics of decisions. Required.
 	Registry *prometheus.Registry
 	// MetricsDetail is the detail of the metrics of decisions; "" is engine.DetailPolicy.
-	MetricsDetail engine.Detail
+	MetricsDetail series.Detail
 	// Metrics are the metrics to serve; nil is Registry.
 	Metrics prometheus.Gatherer
 	// Healthy returns why /healthz should fail, or nil. A nil function is always healthy.

@@ -4,7 +4,7 @@
 package endpoint
 
 import (
-	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
 )
 
@@ -15,7 +15,7 @@ func (e *Endpoint) addReporter() {
 		return
 	}
 	reporter := traffic.NewReporter(traffic.Options{Redis: o.Redis, Prefix: o.RedisPrefix, Each: e.Sightings, Logger: o.Logger})
-	if o.MetricsDetail != engine.DetailNamespace {
+	if o.MetricsDetail != series.DetailNamespace {
 		o.Registry.MustRegister(reporter)
 	}
 	e.outliving = append(e.outliving, reporter.Start)

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package series
 
 import (
 	"slices"
@@ -11,25 +11,25 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// counter is a metric that counts for each policy.
-type counter int
+// Counter is a metric that counts for each policy.
+type Counter int
 
 const (
-	decisionsTotal counter = iota
-	blocksTotal
-	degradedTotal
-	failuresTotal // of expressions
-	ignoredTotal  // requested limits
-	cachedTotal   // denials
-	newKeysTotal
-	overflowTotal
-	nearTotal
-	candidatesTotal
-	reservationsTotal
-	chargesTotal
-	debtTotal
-	debtCutTotal
-	unheldTotal
+	DecisionsTotal Counter = iota
+	BlocksTotal
+	DegradedTotal
+	FailuresTotal // of expressions
+	IgnoredTotal  // requested limits
+	CachedTotal   // denials
+	NewKeysTotal
+	OverflowTotal
+	NearTotal
+	CandidatesTotal
+	ReservationsTotal
+	ChargesTotal
+	DebtTotal
+	DebtCutTotal
+	UnheldTotal
 )
 
 // counters are the metrics, with the labels that follow the labels of the policy. docs/metrics.md describes them.
@@ -37,61 +37,61 @@ var counters = [...]struct {
 	name, help string
 	labels     []string
 }{
-	decisionsTotal: {
+	DecisionsTotal: {
 		name:   "weir_decisions_total",
 		help:   "Decisions, counted once per policy and key. limit is the limit that denied, else empty.",
 		labels: []string{labelLimit, "verdict"},
 	},
-	blocksTotal: {name: "weir_blocks_total", help: "Blocks started, by limit.", labels: []string{labelLimit}},
-	degradedTotal: {
+	BlocksTotal: {name: "weir_blocks_total", help: "Blocks started, by limit.", labels: []string{labelLimit}},
+	DegradedTotal: {
 		name:   "weir_degraded_decisions_total",
 		help:   "Decisions made by failureMode because Redis did not answer in time, or because too many policies match or their expressions take too long.",
 		labels: []string{"mode", "cause"},
 	},
-	failuresTotal: {
+	FailuresTotal: {
 		name:   "weir_expression_errors_total",
 		help:   "CEL expressions of policies that failed for a request.",
 		labels: []string{labelField},
 	},
-	ignoredTotal: {
+	IgnoredTotal: {
 		name: "weir_requested_limits_ignored_total",
 		help: "Limits requested by a descriptor that could not replace a limit of the policy.",
 	},
-	cachedTotal: {
+	CachedTotal: {
 		name: "weir_cached_denials_total",
 		help: "Denials from memory, without Redis: it had denied the same before and returned how long.",
 	},
-	newKeysTotal: {name: "weir_new_keys_total", help: "Keys without state that a decision began."},
-	overflowTotal: {
+	NewKeysTotal: {name: "weir_new_keys_total", help: "Keys without state that a decision began."},
+	OverflowTotal: {
 		name: "weir_overflow_decisions_total",
 		help: "Decisions about unknown keys by the budget that they share during a flood of new keys, or without room in memory.",
 	},
-	nearTotal: {
+	NearTotal: {
 		name:   "weir_near_limit_total",
 		help:   "Admitted checks that brought a key to the share of a limit that warnAt sets.",
 		labels: []string{labelLimit},
 	},
-	candidatesTotal: {
+	CandidatesTotal: {
 		name:   "weir_candidate_decisions_total",
 		help:   "Checks by the verdicts of a limit and of its candidate, which denies nothing.",
 		labels: []string{labelLimit, "live", "candidate"},
 	},
-	reservationsTotal: {
+	ReservationsTotal: {
 		name:   "weir_reservations_total",
 		help:   "Outcomes of reservations, counted once per policy and key.",
 		labels: []string{"outcome"},
 	},
-	chargesTotal: {
+	ChargesTotal: {
 		name:   "weir_charges_total",
 		help:   "Charges, counted once per policy and key. Repeated ones spent nothing.",
 		labels: []string{"outcome"},
 	},
-	debtTotal: {name: "weir_debt_units_total", help: "Units above the quota that commits and charges have spent."},
-	debtCutTotal: {
+	DebtTotal: {name: "weir_debt_units_total", help: "Units above the quota that commits and charges have spent."},
+	DebtCutTotal: {
 		name: "weir_debt_cut_units_total",
 		help: "Units above the quota that were dropped, because working them off would take longer than 720h.",
 	},
-	unheldTotal: {
+	UnheldTotal: {
 		name: "weir_unheld_checks_total",
 		help: "Checks that a limit with Concurrency judged without holding anything, because they reserved nothing.",
 	},
@@ -104,7 +104,7 @@ const (
 )
 
 // namesPart reports whether the first label of the counter names a part of the policy.
-func (c counter) namesPart() bool {
+func (c Counter) namesPart() bool {
 	labels := counters[c].labels
 	return len(labels) > 0 && (labels[0] == labelLimit || labels[0] == labelField)
 }
@@ -131,16 +131,16 @@ const (
 	DetailNamespace Detail = "Namespace"
 )
 
-// seriesOwner is the policy, or the Namespace, whose decisions are counted together.
-type seriesOwner struct {
+// owner is the policy, or the Namespace, whose decisions are counted together.
+type owner struct {
 	namespace string
 	policy    string // "" for all policies of the Namespace
 }
 
 // owner returns whose series count the decisions of the plan.
-func (d Detail) owner(p *plan.Plan) seriesOwner {
+func (d Detail) owner(p *plan.Plan) owner {
 	if d == DetailNamespace {
-		return seriesOwner{namespace: p.Namespace}
+		return owner{namespace: p.Namespace}
 	}
-	return seriesOwner{namespace: p.Namespace, policy: p.Name}
+	return owner{namespace: p.Namespace, policy: p.Name}
 }

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package forwarded
+package plan
 
 // The headers in which proxies describe the original request: Traefik and Caddy use
 // X-Forwarded-*, nginx uses X-Original-*.
@@ -15,7 +15,7 @@ const (
 	HeaderOriginalURL    = "X-Original-Url" // ingress-nginx
 )
 
-// HeaderProbe has the code of a probe, see package probe.
+// HeaderProbe has the code of a probe, see package probe of the front doors.
 const HeaderProbe = "X-Weir-Probe"
 
 // VariableFor returns the variable of expressions with the fact that policies must not read from the
