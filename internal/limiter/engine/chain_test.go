@@ -297,7 +297,7 @@ func TestExplanationNamesPoliciesThatDoNotFit(t *testing.T) {
 
 // A script error of one Namespace, such as a key that holds another type, does not concern the others.
 func TestScriptErrorsConcernOneNamespace(t *testing.T) {
-	failure := &store.StoreError{Cause: store.CauseScript, Err: context.DeadlineExceeded, Unwritten: true}
+	failure := &store.Error{Cause: store.CauseScript, Err: context.DeadlineExceeded, Unwritten: true}
 	for name, tc := range map[string]struct {
 		mode    plan.FailureMode
 		allowed bool
@@ -325,7 +325,7 @@ func TestScriptErrorsConcernOneNamespace(t *testing.T) {
 }
 
 func TestCallsThatMayHaveWrittenAreNotRepeated(t *testing.T) {
-	for name, failure := range map[string]*store.StoreError{
+	for name, failure := range map[string]*store.Error{
 		"timeout":      {Cause: store.CauseTimeout, Err: context.DeadlineExceeded},
 		"script error": {Cause: store.CauseScript, Err: context.DeadlineExceeded},
 	} {

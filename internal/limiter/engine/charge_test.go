@@ -48,7 +48,7 @@ func TestChargesAreNeverDenied(t *testing.T) {
 	g.Expect(fieldOf(err)).To(Equal("id"))
 	_, err = f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/w"}, Cost: 1}})
 	g.Expect(err).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/w"}))
-	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	_, err = f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/x"}, Cost: 1}})
 	g.Expect(err).To(MatchError(limiter.ErrStoreUnavailable))
 }

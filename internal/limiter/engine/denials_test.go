@@ -31,7 +31,7 @@ func TestDenialReports(t *testing.T) {
 	overridden := func(p *plan.Plan) {
 		p.Overrides = []plan.Override{{Name: "all", Action: plan.ActionDeny, When: "true"}}
 	}
-	unavailable := &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	unavailable := &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	none := []string{}
 	for name, tc := range map[string]struct {
 		plan  *plan.Plan

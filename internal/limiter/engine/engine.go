@@ -238,7 +238,7 @@ func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
 		defer cancel()
 	}
 	ev.run(ctx, e.options.Store.Evaluate)
-	if failure, ok := errors.AsType[*store.StoreError](ev.err); ok && failure.Unwritten {
+	if failure, ok := errors.AsType[*store.Error](ev.err); ok && failure.Unwritten {
 		ev.evaluateApart(ctx, e.options.Store.Evaluate)
 	}
 }

@@ -319,7 +319,7 @@ func TestDecideReportsCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	f := newFixture(makePlan("a/x"))
-	f.store.err = &store.StoreError{Cause: store.CauseCanceled, Err: context.Canceled}
+	f.store.err = &store.Error{Cause: store.CauseCanceled, Err: context.Canceled}
 	_, err := f.Decide(ctx, named("a/x"))
 	NewWithT(t).Expect(err).To(MatchError(context.Canceled))
 }

@@ -45,7 +45,7 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			f := newFixture(tc.plans...)
-			f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+			f.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 			var ids []string
 			for _, p := range tc.plans {
 				ids = append(ids, p.ID())
@@ -68,7 +68,7 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 func TestCallInFlightStaysAsItIs(t *testing.T) {
 	for name, prepare := range map[string]func(*testStore){
 		"failed": func(s *testStore) {
-			s.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+			s.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 		},
 		"answered by a cache": func(s *testStore) { s.changeReplies(func(r *store.Reply) { r.Unanswered = true }) },
 	} {
@@ -86,7 +86,7 @@ func TestCallInFlightStaysAsItIs(t *testing.T) {
 func TestMetricsOfDegradedDecisions(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/open", fails(plan.FailOpen)), makePlan("a/closed", fails(plan.FailClosed)))
-	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	f.decide(t, named("a/open"))
 	f.decide(t, named("a/closed"))
 	peek := named("a/open")
@@ -116,7 +116,7 @@ func TestSeriesOfADeletedPolicyStayDeleted(t *testing.T) {
 func TestCostAboveTheThresholdIsDeniedWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", fails(plan.FailOpen)))
-	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 4})
 	g.Expect(d.Allowed).To(BeFalse())
 	g.Expect(d.Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
@@ -288,7 +288,7 @@ func TestInspectNeedsRedis(t *testing.T) {
 	f.server.Pause()
 	g.Expect(f.decide(t, "a/blocking").Reason).To(Equal(limiter.ReasonBlocked))
 	_, err := f.Inspect(t.Context(), "a/blocking", alice, plan.Attributes{})
-	_, failed := errors.AsType[*store.StoreError](err)
+	_, failed := errors.AsType[*store.Error](err)
 	g.Expect(failed).To(BeTrue(), "%v", err)
 	f.server.Resume()
 }

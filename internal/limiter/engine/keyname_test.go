@@ -87,7 +87,7 @@ func TestFitKeyRejectsInvalidTargets(t *testing.T) {
 	g.Expect(err).To(MatchError(limiter.ErrNotReady))
 	r.server.Stop()
 	_, err = r.FitKey(t.Context(), "a/net", []string{"alice"})
-	_, ok := errors.AsType[*store.StoreError](err)
+	_, ok := errors.AsType[*store.Error](err)
 	g.Expect(ok).To(BeTrue(), "whether the key is live is not known")
 	g.Expect(r.FitKey(t.Context(), "a/net", []string{"alice", "192.0.2.0/24"})).To(HaveLen(2))
 }

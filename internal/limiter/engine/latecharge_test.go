@@ -39,7 +39,7 @@ func (f *fixture) usedOf(t *testing.T, ids ...string) (all []int64) {
 }
 
 func lost() error {
-	return &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	return &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 }
 
 func TestLateChargesAreNeverDenied(t *testing.T) {
@@ -198,7 +198,7 @@ func TestCopiedIDWhileANamespaceFails(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/user", byUser, reservable), makePlan("b/user", byUser, reservable))
 	f.decide(t, hitting(limiter.Hits{Cost: 10, Action: limiter.HitsReserve}))
-	f.store.failWith("b/user", &store.StoreError{Cause: store.CauseScript, Err: context.DeadlineExceeded, Unwritten: true})
+	f.store.failWith("b/user", &store.Error{Cause: store.CauseScript, Err: context.DeadlineExceeded, Unwritten: true})
 	d := f.decide(t, hitting(limiter.Hits{Cost: 10, Action: limiter.HitsReserve}))
 	g.Expect([]any{d.Allowed, d.Reason}).To(Equal([]any{false, limiter.ReasonReservationOpen}))
 	reserve := &limiter.Reserve{Check: *hitting(limiter.Hits{}), ID: "stream-1"}

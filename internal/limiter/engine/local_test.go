@@ -29,7 +29,7 @@ import (
 	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
-var errTimeout = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+var errTimeout = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 
 // spending returns a check of that cost.
 func spending(cost int64, ids ...string) *limiter.Check {

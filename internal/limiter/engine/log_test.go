@@ -85,7 +85,7 @@ func TestLogOfChanges(t *testing.T) {
 	g.Expect(l.out.String()).NotTo(ContainSubstring("alice"))
 
 	l.out.Reset()
-	l.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	l.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	_, err = l.Commit(t.Context(), &limiter.Commit{Reservation: d.Reservation, Cost: 10})
 	g.Expect(err).To(MatchError(limiter.ErrStoreUnavailable))
 	g.Expect(l.out.String()).To(And(ContainSubstring(`"level":"ERROR"`), ContainSubstring(`"call":"commit"`), ContainSubstring(`"cause":"timeout"`)))
@@ -112,6 +112,6 @@ func TestLinesOfTheLogAreFew(t *testing.T) {
 		g.Expect(strings.Count(l.out.String(), "\n")).To(BeNumerically("<=", 2*most), l.out.String())
 	}
 	expectFew("Decided without some policies", forHost())
-	l.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	l.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	expectFew("Decided without Redis", named("a/x"))
 }

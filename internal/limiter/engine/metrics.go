@@ -208,7 +208,7 @@ func countLocalReply(pm *series.Series, pt *participant, r *store.EntryReply) {
 
 // causeOf returns the cause label of an error of the store.
 func causeOf(err error) store.Cause {
-	if failure, ok := errors.AsType[*store.StoreError](err); ok {
+	if failure, ok := errors.AsType[*store.Error](err); ok {
 		return failure.Cause
 	}
 	return store.CauseConnection

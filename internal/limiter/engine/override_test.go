@@ -223,7 +223,7 @@ func TestAllowingOverrideSuspendsABlock(t *testing.T) {
 
 func TestAllowingOverrideNeedsNoRedis(t *testing.T) {
 	f := newFixture(blocking(exemptAlice))
-	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	NewWithT(t).Expect(f.decide(t, costing(1)).Reason).To(Equal(limiter.ReasonExempt))
 }
 
@@ -269,7 +269,7 @@ func TestDenyingOverrideInShadowOnlyCounts(t *testing.T) {
 
 func TestDenyingOverrideNeedsNoRedis(t *testing.T) {
 	f := newFixture(makePlan("a/admitted"), makePlan("a/x", keyed(apiKey), denyAlice))
-	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	NewWithT(t).Expect(f.decide(t, named("a/admitted", "a/x")).Reason).To(Equal(limiter.ReasonDeniedByOverride))
 }
 

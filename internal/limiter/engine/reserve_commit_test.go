@@ -163,7 +163,7 @@ func TestReservationsWithoutHolds(t *testing.T) {
 
 // While Redis is away a reserve is a check by failureMode, and its commit a charge.
 func TestReservationsWithoutRedis(t *testing.T) {
-	down := &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	down := &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	for name, failure := range map[string]plan.FailureMode{"open": plan.FailOpen, "local": plan.FailLocal, "closed": plan.FailClosed} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -201,7 +201,7 @@ func TestEstimateAboveTheQuotaOfAShadowPolicy(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", reservable, mode(plan.ModeShadow)))
 	g.Expect(f.reserve(t, reserve(101, "a/x")).Reservation.Holds).To(BeEmpty())
-	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	g.Expect(f.reserve(t, reserve(101, "a/x")).Reservation.Holds).To(BeEmpty())
 	g.Expect(f.reserve(t, reserve(100, "a/x")).Reservation.Holds).To(HaveLen(1))
 }
@@ -213,7 +213,7 @@ func TestLostReplyOfAReserve(t *testing.T) {
 	r := reserve(60, "a/x")
 	r.ID = "request-1"
 	f.reserve(t, r)
-	f.store.err = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	degraded := f.reserve(t, r).Reservation
 	f.store.err = nil
 	g.Expect(f.commit(t, degraded, 10).Policies[0].Estimate).To(Equal(int64(60)))

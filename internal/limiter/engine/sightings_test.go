@@ -60,7 +60,7 @@ func TestSightings(t *testing.T) {
 	through := func(targets ...plan.Target) *limiter.Check {
 		return &limiter.Check{Cost: 1, Attributes: plan.Attributes{Targets: targets}}
 	}
-	unavailable := &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	unavailable := &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
 	for name, tc := range map[string]struct {
 		plan  *plan.Plan
 		store error

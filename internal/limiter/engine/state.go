@@ -19,7 +19,7 @@ import (
 
 // The methods below are for operators. They work in every mode, even Disabled. They return
 // the errors of Decide, *limiter.UnknownKeyError for the hash of a key that is not listed, and a
-// *store.StoreError when Redis does not answer.
+// *store.Error when Redis does not answer.
 
 // Inspect returns the state of the key in Redis, not a denial that the store remembers, and writes
 // nothing. The attributes select the override.

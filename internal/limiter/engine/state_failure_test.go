@@ -89,7 +89,7 @@ func TestFailedChangesOfKeys(t *testing.T) {
 			g := NewWithT(t)
 			o, l := &operated{fails: true}, &blockList{}
 			call := stateCalls(newOperated(o, l, trying(2)))[name]
-			_, failed := errors.AsType[*store.StoreError](call(t.Context(), "a/x", alice))
+			_, failed := errors.AsType[*store.Error](call(t.Context(), "a/x", alice))
 			g.Expect(failed).To(BeTrue())
 			g.Expect([]int64{o.changes.Load(), l.changes.Load()}).To(Equal([]int64{1, 0}))
 			g.Expect(call(t.Context(), "a/x", alice)).To(Succeed())

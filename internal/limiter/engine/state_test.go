@@ -299,7 +299,7 @@ func TestStateCallsReportAnUnreachableRedis(t *testing.T) {
 	r := newOnRedis(t, makePlan("a/keyed", keyed(apiKey)))
 	r.server.Stop()
 	for name, call := range stateCalls(r.Engine) {
-		var failure *store.StoreError
+		var failure *store.Error
 		NewWithT(t).Expect(errors.As(call(t.Context(), "a/keyed", alice), &failure)).To(BeTrue(), name)
 	}
 }

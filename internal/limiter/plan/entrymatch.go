@@ -51,7 +51,7 @@ func (w *EntryMatch) sample() Entry {
 	return e
 }
 
-// Indexed returns the entry by which the index finds the match: it has only the beginning of a prefix, see indexedLength.
+// Indexed returns the entry by which the index finds the match: it has only the beginning of a prefix, see IndexedLength.
 func (w *EntryMatch) Indexed() Entry {
 	e := Entry{Key: w.Key, Value: w.Value}
 	if w.Prefix {

@@ -153,12 +153,14 @@ func (m *Match) IsUncertain(a *Attributes) (uncertain bool) {
 // readsValues reports whether the match reads headers or query parameters.
 func (m *Match) readsValues() bool { return len(m.Headers)+len(m.QueryParameters) > 0 }
 
+// HoldsDomain reports whether the match holds in the domain of the request.
 func (m *Match) HoldsDomain(a *Attributes) bool { return m.Domain == "" || m.Domain == a.Domain }
 
 func (m *Match) holdsMethods(a *Attributes) bool {
 	return len(m.Methods) == 0 || slices.Contains(m.Methods, a.Method)
 }
 
+// HoldsHosts reports whether the match holds for the host of the request.
 func (m *Match) HoldsHosts(a *Attributes) bool {
 	return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(pattern string) bool { return MatchesHost(pattern, a.Host) })
 }
@@ -177,6 +179,7 @@ func MatchesHost(pattern, host string) bool {
 	return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
 }
 
+// MatchesPath reports whether the pattern of a match selects the path.
 func MatchesPath(pattern, path string) bool {
 	prefix, open := strings.CutSuffix(pattern, "*")
 	if !open {

@@ -115,6 +115,7 @@ func (p *Plan) Targets() []Target {
 	return targets
 }
 
+// HoldsTargets reports whether the match holds for the targets of the request.
 func (m *Match) HoldsTargets(a *Attributes) bool {
 	return len(m.Targets) == 0 || slices.ContainsFunc(m.Targets, func(t Target) bool { return slices.ContainsFunc(a.Targets, t.Covers) })
 }

@@ -32,9 +32,9 @@ const (
 	CauseExpressions Cause = "expressions" // the expressions of the policies take too long; not from Redis
 )
 
-// StoreError is a call that Redis did not decide, or whose reply was lost: its cost may
+// Error is a call that Redis did not decide, or whose reply was lost: its cost may
 // have been spent.
-type StoreError struct {
+type Error struct {
 	Cause Cause
 	Err   error
 	// Unwritten is true if the script ended the call with an error before it wrote anything, so that
@@ -43,7 +43,7 @@ type StoreError struct {
 }
 
 // Error implements error.
-func (e *StoreError) Error() string { return fmt.Sprintf("redis (%s): %v", e.Cause, e.Err) }
+func (e *Error) Error() string { return fmt.Sprintf("redis (%s): %v", e.Cause, e.Err) }
 
 // Unwrap returns the client's error.
-func (e *StoreError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }

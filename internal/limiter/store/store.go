@@ -13,7 +13,7 @@ import (
 type Store interface {
 	// Evaluate decides all entries of the call together: either all admitted entries spend,
 	// or none. It is one atomic step, except in Redis for many limits and for keys on several nodes of a
-	// cluster. It returns in time for the caller's deadline. Errors are *StoreError; after one the call must
+	// cluster. It returns in time for the caller's deadline. Errors are *Error; after one the call must
 	// not be changed.
 	Evaluate(ctx context.Context, call *Call) (*Reply, error)
 	// Reset and Unblock delete the state or the block of a key and report whether there was

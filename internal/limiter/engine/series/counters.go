@@ -14,6 +14,7 @@ import (
 // Counter is a metric that counts for each policy.
 type Counter int
 
+// The metrics. Each has a help text below.
 const (
 	DecisionsTotal Counter = iota
 	BlocksTotal

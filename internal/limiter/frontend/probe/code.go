@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
-
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 

@@ -57,11 +57,11 @@ type mode struct {
 // outcome is what Redis returned for one call: values to decode, or an error.
 type outcome struct {
 	values []any
-	err    *store.StoreError
+	err    *store.Error
 }
 
 // failAll returns the outcomes of n calls that all failed.
-func failAll(n int, err *store.StoreError) []outcome { return slices.Repeat([]outcome{{err: err}}, n) }
+func failAll(n int, err *store.Error) []outcome { return slices.Repeat([]outcome{{err: err}}, n) }
 
 var pendings = sync.Pool{New: func() any { return &pending{done: make(chan struct{}, 1)} }}
 
@@ -107,12 +107,12 @@ func (p *pending) wait(ctx context.Context) (result, error) {
 }
 
 var (
-	errDeadline        = &store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
-	errCallersDeadline = &store.StoreError{Cause: store.CauseDeadline, Err: fmt.Errorf("the caller waits no longer: %w", context.DeadlineExceeded)}
+	errDeadline        = &store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded}
+	errCallersDeadline = &store.Error{Cause: store.CauseDeadline, Err: fmt.Errorf("the caller waits no longer: %w", context.DeadlineExceeded)}
 )
 
 // deadlineError returns the error of a call whose deadline has passed.
-func (p *pending) deadlineError() *store.StoreError {
+func (p *pending) deadlineError() *store.Error {
 	if p.isCallersDeadline {
 		return errCallersDeadline
 	}

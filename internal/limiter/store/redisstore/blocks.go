@@ -31,7 +31,7 @@ const (
 // blockList returns the key of the list of the policy.
 func (s *Store) blockList(policy string) string { return s.key(store.Key(policy), "blocked") }
 
-// AddBlocks adds blocks to the list of the policy. Errors are *StoreError.
+// AddBlocks adds blocks to the list of the policy. Errors are *store.Error.
 func (s *Store) AddBlocks(ctx context.Context, policy string, blocks []store.Block) error {
 	for len(blocks) > 0 {
 		n := min(len(blocks), blocksPerCommand)
@@ -54,7 +54,7 @@ func (s *Store) addBlocks(ctx context.Context, policy string, blocks []store.Blo
 	return storeError(ctx, err)
 }
 
-// RemoveBlock removes the key from the list of the policy. Errors are *StoreError.
+// RemoveBlock removes the key from the list of the policy. Errors are *store.Error.
 func (s *Store) RemoveBlock(ctx context.Context, policy string, key store.Key) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -62,7 +62,7 @@ func (s *Store) RemoveBlock(ctx context.Context, policy string, key store.Key) e
 }
 
 // CountBlocks returns the number of keys in the list of each policy, also of lifted blocks. Errors
-// are *StoreError.
+// are *store.Error.
 func (s *Store) CountBlocks(ctx context.Context, policies []string) ([]int, error) {
 	counts := make([]int, 0, len(policies))
 	for len(policies) > 0 {
@@ -85,7 +85,7 @@ func (s *Store) CountBlocks(ctx context.Context, policies []string) ([]int, erro
 }
 
 // Blocks returns up to most live blocks of the policy, beginning with the last to end. more is true if there
-// may be others. Errors are *StoreError.
+// may be others. Errors are *store.Error.
 func (s *Store) Blocks(ctx context.Context, policy string, most int) (live []store.Block, more bool, err error) {
 	for rank := 0; rank < store.MaxListedBlocks; rank += blocksPerPipeline {
 		keys, err := s.listedKeys(ctx, policy, rank)
@@ -107,7 +107,7 @@ func (s *Store) Blocks(ctx context.Context, policy string, most int) (live []sto
 	return live, false, nil
 }
 
-// FindBlock returns the key with the hash in the list of the policy, or "". Errors are *StoreError.
+// FindBlock returns the key with the hash in the list of the policy, or "". Errors are *store.Error.
 func (s *Store) FindBlock(ctx context.Context, policy, hash string) (store.Key, error) {
 	for rank := 0; rank < store.MaxListedBlocks; rank += blocksPerPipeline {
 		keys, err := s.listedKeys(ctx, policy, rank)

@@ -15,12 +15,12 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
-// storeError returns the error of a command as a *StoreError, or nil.
+// storeError returns the error of a command as a *store.Error, or nil.
 func storeError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &store.StoreError{Cause: causeOf(ctx, err), Err: err}
+	return &store.Error{Cause: causeOf(ctx, err), Err: err}
 }
 
 // causeNoScript is the cause of an error after which the source of the script is sent.
@@ -93,12 +93,12 @@ func causeOfText(text string) store.Cause {
 // isRejected reports whether Redis rejected the call without running it, and may accept it within
 // milliseconds, so that it is sent again and cannot spend twice. Other rejections last longer: a
 // server with missing replicas or credentials, for example.
-func isRejected(e *store.StoreError) bool {
+func isRejected(e *store.Error) bool {
 	return e != nil && slices.Contains([]store.Cause{causeNoScript, store.CauseLoading, store.CauseReadOnly, store.CauseMoved, store.CauseBusy}, e.Cause)
 }
 
 // blamesNode reports whether the error means that the node cannot decide at present.
-func blamesNode(e *store.StoreError) bool {
+func blamesNode(e *store.Error) bool {
 	return e != nil && slices.Contains([]store.Cause{
 		store.CauseTimeout, store.CauseConnection, store.CauseLoading, store.CauseReadOnly, store.CauseCluster, store.CauseMemory, store.CauseReplicas,
 		store.CausePersistence, store.CauseBusy, store.CausePermission, store.CauseAuth, store.CauseClients,

@@ -47,7 +47,7 @@ func (c *clusterNodes) of(ctx context.Context, key store.Key) *node {
 	}
 	master, err := c.client.MasterForKey(ctx, c.store.key(key, ""))
 	if err != nil {
-		n, failure := c.node(unknown), &store.StoreError{Cause: causeOf(ctx, err), Err: err}
+		n, failure := c.node(unknown), &store.Error{Cause: causeOf(ctx, err), Err: err}
 		n.metrics.fail(failure)
 		n.record(failure, key) //nolint:contextcheck // no caller waits for a probe
 		return n

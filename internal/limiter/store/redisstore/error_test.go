@@ -150,7 +150,7 @@ func TestConditionsOfServersOpenTheBreaker(t *testing.T) {
 				g.Expect(causeIn(err)).To(Equal(c.cause), "%v", err)
 				g.Eventually(ask).Should(Equal(store.CauseBreaker))
 				_, err = backend.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
-				failure, _ := errors.AsType[*store.StoreError](errors.Unwrap(errors.Unwrap(err)))
+				failure, _ := errors.AsType[*store.Error](errors.Unwrap(errors.Unwrap(err)))
 				g.Expect(failure).To(HaveField("Cause", c.cause), "the breaker names the cause")
 				g.Consistently(ask, 3*probePause).Should(Equal(store.CauseBreaker), "probes fail, too")
 				for _, command := range c.end {

@@ -10,7 +10,7 @@ import (
 )
 
 // Holds returns the open holds of the key that end first, at most the given number. Errors are
-// *StoreError.
+// *store.Error.
 func (s *Store) Holds(ctx context.Context, policy *store.Policy, key store.Key, most int) ([]store.Hold, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -25,7 +25,7 @@ func (s *Store) Holds(ctx context.Context, policy *store.Policy, key store.Key, 
 		holds[i] = store.Hold{ID: reply.text(), Units: reply.number(), EndsIn: micros(reply.number())}
 	}
 	if reply.bad {
-		return nil, &store.StoreError{Cause: store.CauseScript, Err: errReply}
+		return nil, &store.Error{Cause: store.CauseScript, Err: errReply}
 	}
 	return holds, nil
 }

@@ -118,4 +118,4 @@ func (m *nodeMetrics) observe(d time.Duration, outcomes []outcome) {
 }
 
 // fail counts a round trip with an error.
-func (m *nodeMetrics) fail(err *store.StoreError) { m.errors.WithLabelValues(string(err.Cause)).Inc() }
+func (m *nodeMetrics) fail(err *store.Error) { m.errors.WithLabelValues(string(err.Cause)).Inc() }

@@ -56,7 +56,7 @@ queue_length a:1 0
 queue_rejections_total a:1 0
 round_trip_duration_seconds a:1 1
 `))
-	f.err.Store(&store.StoreError{Cause: store.CauseReplicas, Err: errors.New("NOREPLICAS")})
+	f.err.Store(&store.Error{Cause: store.CauseReplicas, Err: errors.New("NOREPLICAS")})
 	for range maxFailures {
 		g.Expect(f.ask(t.Context(), time.Minute)).To(Equal(store.CauseReplicas))
 	}

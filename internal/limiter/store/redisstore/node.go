@@ -51,8 +51,8 @@ type node struct {
 	expiry   *time.Timer
 	expires  time.Time // when expiry fires; zero if it is stopped
 	breaker  breaker
-	reason   *store.StoreError // why the breaker is open, while it is
-	latest   time.Time         // the deadline of the last call, at first the start of the node
+	reason   *store.Error // why the breaker is open, while it is
+	latest   time.Time    // the deadline of the last call, at first the start of the node
 }
 
 // sender decides the calls of a batch and returns their outcomes in the same order.
@@ -108,7 +108,7 @@ func (n *node) enqueue(p *pending) (isFirst bool, err error) {
 	return isFirst, nil
 }
 
-var errQueueFull = &store.StoreError{Cause: store.CauseQueue, Err: fmt.Errorf("%d calls wait for this node", maxQueued)}
+var errQueueFull = &store.Error{Cause: store.CauseQueue, Err: fmt.Errorf("%d calls wait for this node", maxQueued)}
 
 // hasTimeUntil reports whether a batch that is sent now returns by the deadline of a call, to within
 // callerMargin.
@@ -193,7 +193,7 @@ func (n *node) sendBatch(b *sentBatch, send sender) {
 func (n *node) sendSafely(ctx context.Context, batch []*pending, send sender) (outcomes []outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			outcomes = failAll(len(batch), &store.StoreError{Cause: store.CauseScript, Err: fmt.Errorf("panic: %v", cause)})
+			outcomes = failAll(len(batch), &store.Error{Cause: store.CauseScript, Err: fmt.Errorf("panic: %v", cause)})
 		}
 	}()
 	return send(ctx, batch)
@@ -226,11 +226,11 @@ func (n *node) complete(b *sentBatch, outcomes []outcome) {
 }
 
 // errResend marks the outcome of a call that is sent again.
-var errResend = &store.StoreError{}
+var errResend = &store.Error{}
 
 // failureOf returns the failure of a round trip: it failed if it decided no call because of a
 // failure of the node.
-func failureOf(outcomes []outcome) (failure *store.StoreError) {
+func failureOf(outcomes []outcome) (failure *store.Error) {
 	for _, o := range outcomes {
 		if !blamesNode(o.err) {
 			return nil
@@ -242,7 +242,7 @@ func failureOf(outcomes []outcome) (failure *store.StoreError) {
 
 // record reports a round trip to the breaker; failure is nil if it succeeded. If the breaker opens, the
 // queued calls fail at once and probes start, to the node of the key.
-func (n *node) record(failure *store.StoreError, key store.Key) {
+func (n *node) record(failure *store.Error, key store.Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	//nolint:forbidigo // the window of the breaker
@@ -250,7 +250,7 @@ func (n *node) record(failure *store.StoreError, key store.Key) {
 		return
 	}
 	n.metrics.openings.Inc()
-	n.reason = &store.StoreError{Cause: store.CauseBreaker, Err: fmt.Errorf("no calls are sent after failures, the last one: %w", failure)}
+	n.reason = &store.Error{Cause: store.CauseBreaker, Err: fmt.Errorf("no calls are sent after failures, the last one: %w", failure)}
 	for _, p := range n.queue {
 		p.finish(outcome{err: n.reason})
 	}

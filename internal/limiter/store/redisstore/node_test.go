@@ -22,7 +22,7 @@ type fakeNode struct {
 	*node
 	sent   atomic.Int64 // calls, each time they were sent
 	probes atomic.Int64
-	err    atomic.Pointer[store.StoreError] // the outcome of every call, or nil
+	err    atomic.Pointer[store.Error] // the outcome of every call, or nil
 }
 
 const fakeTimeout = 20 * time.Millisecond
@@ -70,7 +70,7 @@ func (f *fakeNode) ask(ctx context.Context, deadline time.Duration) store.Cause 
 }
 
 func causeIn(err error) store.Cause {
-	if failure, ok := errors.AsType[*store.StoreError](err); ok {
+	if failure, ok := errors.AsType[*store.Error](err); ok {
 		return failure.Cause
 	}
 	return ""
@@ -79,7 +79,7 @@ func causeIn(err error) store.Cause {
 func TestBreakerStopsAskingAndAProbeStartsAgain(t *testing.T) {
 	g := NewWithT(t)
 	f := newFakeNode()
-	f.err.Store(&store.StoreError{Cause: store.CauseConnection, Err: errors.New("refused")})
+	f.err.Store(&store.Error{Cause: store.CauseConnection, Err: errors.New("refused")})
 	for range maxFailures {
 		g.Expect(f.ask(t.Context(), time.Minute)).To(Equal(store.CauseConnection))
 	}
@@ -92,7 +92,7 @@ func TestBreakerStopsAskingAndAProbeStartsAgain(t *testing.T) {
 	f.err.Store(nil)
 	g.Eventually(func() store.Cause { return f.ask(t.Context(), time.Minute) }, "30s").Should(BeEmpty())
 	stopped := f.probes.Load()
-	f.err.Store(&store.StoreError{Cause: store.CauseConnection, Err: errors.New("refused")})
+	f.err.Store(&store.Error{Cause: store.CauseConnection, Err: errors.New("refused")})
 	g.Expect(f.ask(t.Context(), time.Minute)).To(Equal(store.CauseConnection), "one failure does not open it again")
 	g.Consistently(f.probes.Load, 3*probePause).Should(Equal(stopped), "nothing probes while it is closed")
 }
@@ -102,7 +102,7 @@ func TestAnswersOfANodeDoNotOpenTheBreaker(t *testing.T) {
 		t.Run(string(cause), func(t *testing.T) {
 			g := NewWithT(t)
 			f := newFakeNode()
-			f.err.Store(&store.StoreError{Cause: cause, Err: errors.New("of this call")})
+			f.err.Store(&store.Error{Cause: cause, Err: errors.New("of this call")})
 			for range 4 * maxFailures {
 				g.Expect(f.ask(t.Context(), time.Minute)).To(Equal(cause))
 			}
@@ -191,7 +191,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 // A call that the node rejects without running it is sent again a few times, while its caller
 // waits.
 func TestRejectedCallsAreSentAgain(t *testing.T) {
-	rejection := &store.StoreError{Cause: store.CauseReadOnly, Err: errors.New("READONLY")}
+	rejection := &store.Error{Cause: store.CauseReadOnly, Err: errors.New("READONLY")}
 	t.Run("until it is decided", func(t *testing.T) {
 		g := NewWithT(t)
 		f := newFakeNode()

@@ -54,7 +54,7 @@ func decodeReply(call *store.Call, receipts bool, values []any) (result, error) 
 		c.readEntry(call, i, receipts)
 	}
 	if c.bad || len(c.values) > 0 {
-		return result{}, &store.StoreError{Cause: store.CauseScript, Err: errReply}
+		return result{}, &store.Error{Cause: store.CauseScript, Err: errReply}
 	}
 	return c.result, nil
 }
@@ -72,7 +72,7 @@ func decodeUndecided(call *store.Call, r result, values []any) (result, error) {
 	for _, value := range values {
 		i, ok := value.(int64)
 		if !ok || i < 0 || int(i) >= len(call.Entries) || !call.Entries[i].MayBeUndecided() {
-			return result{}, &store.StoreError{Cause: store.CauseScript, Err: errReply}
+			return result{}, &store.Error{Cause: store.CauseScript, Err: errReply}
 		}
 		r.undecided = append(r.undecided, int(i))
 	}

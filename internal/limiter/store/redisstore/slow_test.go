@@ -84,7 +84,7 @@ func (p *slowProxy) serve(ctx context.Context, client net.Conn, addr string) {
 func TestLateProbeDoesNotCloseTheBreaker(t *testing.T) {
 	g := NewWithT(t)
 	f := newFakeNode()
-	f.err.Store(&store.StoreError{Cause: store.CauseTimeout, Err: context.DeadlineExceeded})
+	f.err.Store(&store.Error{Cause: store.CauseTimeout, Err: context.DeadlineExceeded})
 	f.probe = func(ctx context.Context, _ store.Key) error {
 		f.probes.Add(1)
 		<-ctx.Done()

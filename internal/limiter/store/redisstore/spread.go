@@ -112,7 +112,7 @@ func (s *Store) spend(ctx context.Context, groups []*group, repeated bool, deadl
 
 // mayHaveWritten returns the error without Unwritten: other groups of the call may have spent.
 func mayHaveWritten(err error) error {
-	failure, ok := errors.AsType[*store.StoreError](err)
+	failure, ok := errors.AsType[*store.Error](err)
 	if !ok || !failure.Unwritten {
 		return err
 	}

@@ -106,13 +106,13 @@ func TestFailureAfterAnotherGroupHasSpent(t *testing.T) {
 	send, calls := only.send, 0
 	only.send = func(ctx context.Context, batch []*pending) []outcome {
 		if calls++; calls == 24 { // twelve dry runs, then twelve that spend
-			return failAll(len(batch), &store.StoreError{Cause: store.CauseScript, Err: errReply, Unwritten: true})
+			return failAll(len(batch), &store.Error{Cause: store.CauseScript, Err: errReply, Unwritten: true})
 		}
 		return send(ctx, batch)
 	}
 	call := largeCall()
 	_, err := b.Evaluate(t.Context(), call)
-	failure, ok := errors.AsType[*store.StoreError](err)
+	failure, ok := errors.AsType[*store.Error](err)
 	g.Expect(ok).To(BeTrue())
 	g.Expect(failure).To(And(HaveField("Cause", store.CauseScript), HaveField("Unwritten", false)))
 	g.Expect(b.MustEvaluate(t, storetest.PeekOf(call)).Entries[0].Limits[0].Used).To(Equal(int64(1)))

@@ -12,7 +12,7 @@ import (
 )
 
 // Reset deletes the spent units and the block of the key in all variants of the policy,
-// and reports whether any existed. Errors are *StoreError.
+// and reports whether any existed. Errors are *store.Error.
 func (s *Store) Reset(ctx context.Context, policy *store.Policy, key store.Key) (bool, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -35,7 +35,7 @@ func recordNames(policy *store.Policy) []string {
 }
 
 // Block denies every check of the key by this policy for length, in whole milliseconds,
-// in place of an existing block. Errors are *StoreError.
+// in place of an existing block. Errors are *store.Error.
 func (s *Store) Block(ctx context.Context, policy *store.Policy, key store.Key, length time.Duration) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -54,7 +54,7 @@ func (s *Store) setBlock(ctx context.Context, policy *store.Policy, key store.Ke
 func exactTTL(length time.Duration) int64 { return max(length.Milliseconds()-1, 1) }
 
 // Unblock deletes the block of the key, set by a limit or by Block, and reports whether
-// one existed. Limits forget the blocks that they have started. Spent units stay spent. Errors are *StoreError.
+// one existed. Limits forget the blocks that they have started. Spent units stay spent. Errors are *store.Error.
 func (s *Store) Unblock(ctx context.Context, policy *store.Policy, key store.Key) (bool, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()

@@ -95,7 +95,7 @@ func (s *Store) newNode(name string, send, resend sender) *node {
 	return n
 }
 
-// Evaluate decides the call. Errors are *StoreError; the call must then not be changed, because it may still be
+// Evaluate decides the call. Errors are *store.Error; the call must then not be changed, because it may still be
 // in flight.
 //
 //   - It shares a round trip with the calls for the same node that arrive at the same time.
@@ -169,18 +169,18 @@ func (s *Store) send(ctx context.Context, batch []*pending) []outcome {
 // error of the command.
 func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) []outcome {
 	if err != nil {
-		return failAll(len(batch), &store.StoreError{Cause: causeOf(ctx, err), Err: err})
+		return failAll(len(batch), &store.Error{Cause: causeOf(ctx, err), Err: err})
 	}
 	outcomes := make([]outcome, len(batch))
 	for i, p := range batch {
 		var reply []any
 		if reply, values = nextValues(p.call, values); len(reply) == 0 {
-			return failAll(len(batch), &store.StoreError{Cause: store.CauseScript, Err: errReply})
+			return failAll(len(batch), &store.Error{Cause: store.CauseScript, Err: errReply})
 		}
 		outcomes[i] = outcomeOf(reply)
 	}
 	if len(values) > 0 {
-		return failAll(len(batch), &store.StoreError{Cause: store.CauseScript, Err: errReply})
+		return failAll(len(batch), &store.Error{Cause: store.CauseScript, Err: errReply})
 	}
 	return outcomes
 }
@@ -189,7 +189,7 @@ func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) 
 func outcomeOf(values []any) outcome {
 	if text, failed := values[0].(string); failed {
 		text, unwritten := strings.CutPrefix(text, unwrittenMark)
-		return outcome{err: &store.StoreError{Cause: causeOfText(text), Err: errors.New(redisclient.ReplyText(text)), Unwritten: unwritten}}
+		return outcome{err: &store.Error{Cause: causeOfText(text), Err: errors.New(redisclient.ReplyText(text)), Unwritten: unwritten}}
 	}
 	return outcome{values: values}
 }

@@ -1,0 +1,9 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server is the folder of what listens: httpserver and grpcserver with listen, which runs and drains them, and
+// connlimit, which bounds connections and unfinished requests. endpoint puts the engine, its stores, the front doors and the
+// servers together.
+//
+// A server knows no policy and makes no decision. Only endpoint may import the engine, stores and front doors.
+package server
