@@ -16,13 +16,6 @@ import (
 	"github.com/fluxcd/pkg/ssa/utils"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 	"github.com/weir-dev/weir/internal/manager"
@@ -31,6 +24,12 @@ import (
 	"github.com/weir-dev/weir/test/testenv"
 	"github.com/weir-dev/weir/test/testenv/kube"
 	"github.com/weir-dev/weir/test/testenv/process"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
 // The tests run in the folder of the main module, which has the programs and the chart.

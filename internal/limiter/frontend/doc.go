@@ -5,6 +5,6 @@
 // they share. httptypes is the JSON of the HTTP API, answer encodes decisions, forwarded judges forwarding headers, probe
 // answers requests with a one-time code, and console has the pages for operators.
 //
-// A front door knows only the contract, package limiter, and plans: no engine, no Redis, no other front door, and no
+// A front door imports only the contract, package limiter, and plans: no engine, no Redis, no other front door, and no
 // listening socket.
 package frontend

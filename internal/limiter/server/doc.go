@@ -5,5 +5,5 @@
 // connlimit, which bounds connections and unfinished requests. endpoint puts the engine, its stores, the front doors and the
 // servers together.
 //
-// A server knows no policy and makes no decision. Only endpoint may import the engine, stores and front doors.
+// A server imports no plan and makes no decision. Only endpoint may import the engine, stores and front doors.
 package server
