@@ -141,7 +141,7 @@ func TestOpenAPIDocumentsEveryReasonAndCode(t *testing.T) {
 		constant string
 		files    []string
 	}{
-		"Reason": {`\n\tReason\w+ Reason = "(\w+)"`, []string{"../decision.go"}},
+		"Reason": {`\n\tReason\w+ Reason = "(\w+)"`, []string{"../../decision.go"}},
 		"Code":   {`(?i:\bcode)[A-Z]\w+ += "(\w+)"`, []string{"problem.go", "../answer/problem.go"}},
 	} {
 		g := NewWithT(t)
