@@ -11,7 +11,7 @@ source hack/flags.sh
 
 # No test takes more seeds at once.
 step=100
-packages=(redisstore denialcache slicecache engine)
+packages=(store/redisstore store/denialcache store/slicecache engine)
 # The tests with seeds, and those whose outcome depends on the order of concurrent calls.
 tests='Model|Exact|AllOrNothing|Share|Candidate'
 
@@ -21,13 +21,13 @@ echo "seeds: from $first on"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 for package in "${packages[@]}"; do
-  go test -c -vet=off -tags valkey -o "$folder/$package" "./internal/limiter/$package"
+  go test -c -vet=off -tags valkey -o "$folder/${package##*/}" "./internal/limiter/$package"
 done
 
 start=$SECONDS rounds=0
 while ((SECONDS - start < seconds)); do
   for package in "${packages[@]}"; do
-    if ! (cd "internal/limiter/$package" && WEIR_TEST_FIRST_SEED="$first" "$folder/$package" \
+    if ! (cd "internal/limiter/$package" && WEIR_TEST_FIRST_SEED="$first" "$folder/${package##*/}" \
       -test.short -test.run "$tests" -test.timeout 10m) >"$folder/log" 2>&1 || grep -q 'no tests to run' "$folder/log"; then
       cat "$folder/log"
       echo "seeds: internal/limiter/$package fails with WEIR_TEST_FIRST_SEED=$first" >&2
