@@ -62,12 +62,20 @@ pack_plugins() {
   release krew -version "$1" "$2"
 }
 
+# write_notes VERSION FILE writes the entry of the version in the changelog, with links that work elsewhere.
+write_notes() {
+  awk -v heading="## $1" '$0 == heading {found = 1; next} /^## / {found = 0} found' CHANGELOG.md |
+    sed "s#](docs/#](https://github.com/weir-dev/weir/blob/v$1/docs/#g" >"$2"
+  grep -q '[^[:space:]]' "$2" || die "CHANGELOG.md has no entry $1"
+}
+
 build() {
   local version="$1" out="$PWD/bin/release/$1" arch archives=()
   [[ "$version" =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || die "$version: want a version such as 1.2.3"
   [[ -z "$(git status --porcelain)" ]] || die "the tree has changes that are not committed"
   rm -rf "$out"
   mkdir -p "$out"
+  write_notes "$version" "$out.md"
   for arch in amd64 arm64; do
     GOARCH="$arch" make --no-print-directory image IMAGE="$repository:$version" VERSION="$version"
     archives+=("$PWD/bin/images/weir-linux-$arch.tar")
