@@ -7,7 +7,7 @@
 //
 // For each attack, the others call an unrelated policy at a fixed rate: in rounds beside the attack, and in
 // alternate rounds beside as many ordinary requests a second. Only ratios of their latencies are judged,
-// so the speed of the machine does not matter. docs/security.md has the figures.
+// so the speed of the machine does not matter. docs/security.md has the worst figures.
 //
 // Reading order: hostile_test.go (the attacks), judge_test.go (rounds, and what is harm), machine_test.go (the
 // CPU time of other processes), weir_test.go (the weir process), policies_test.go (its policies),

@@ -223,7 +223,7 @@ func (at *attack) measure(t *testing.T, w *weir, length time.Duration) *verdict 
 	return v
 }
 
-// log logs the row of docs/security.md, and what the requests of the attack had as outcome.
+// log logs the figures of the attack, and what the requests of the attack had as outcome.
 func (at *attack) log(t *testing.T, v *verdict, disturbed int) {
 	t.Helper()
 	resident := int64(0)
