@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -39,7 +40,7 @@ func BenchmarkCheck(b *testing.B) {
 		weir, _ := weirTargets(b, policyFolder(b, 0))
 		targets := []*target{noopTarget(b, plainNoop, noopPlain, nil), weir}
 		printed := &section{title: grpcTitle}
-		for _, w := range []*workload{manyAllowed(), oneDenied()} {
+		for _, w := range checkedWorkloads() {
 			w.exhaust(b, weir)
 			var err error
 			for range checkAttempts {
@@ -54,6 +55,13 @@ func BenchmarkCheck(b *testing.B) {
 			}
 		}
 	}
+}
+
+func checkedWorkloads() []*workload { return []*workload{manyAllowed(), oneDenied()} }
+
+// isChecked reports whether BenchmarkCheck compares with the scenario.
+func (s *scenario) isChecked() bool {
+	return s.callers == checkCallers && slices.ContainsFunc(checkedWorkloads(), func(w *workload) bool { return w.name == s.name })
 }
 
 // check returns an error if the share of Weir in the table with the caption is less than

@@ -28,8 +28,18 @@ func (s *section) add(measured *scenario) {
 	s.table(measured.caption(), measured.header(), measured.rows()...)
 }
 
+// print only prints the table of the scenario.
+func (s *section) print(measured *scenario) {
+	s.scenarios = append(s.scenarios, measured)
+	_, _ = os.Stdout.WriteString(tableText(measured.caption(), measured.header(), measured.rows()...))
+}
+
 // table appends a table and prints it.
 func (s *section) table(caption string, header []string, rows ...[]string) {
+	s.write(tableText(caption, header, rows...))
+}
+
+func tableText(caption string, header []string, rows ...[]string) string {
 	var text bytes.Buffer
 	if caption != "" {
 		fmt.Fprintf(&text, "\n%s\n", caption)
@@ -38,7 +48,7 @@ func (s *section) table(caption string, header []string, rows ...[]string) {
 	for _, row := range rows {
 		fmt.Fprintf(&text, "| %s |\n", strings.Join(row, " | "))
 	}
-	s.write(text.String())
+	return text.String()
 }
 
 // note appends a paragraph and prints it.
