@@ -160,7 +160,9 @@ var _ = Describe("An exception", func() {
 			r.unreachable = true
 		})
 		s.apply(ctx)
-		Expect(api.Create(ctx, exception("launch", 20, time.Hour))).To(Succeed())
+		launch := exception("launch", 20, time.Hour)
+		Expect(api.Create(ctx, launch)).To(Succeed())
+		awaitCached(ctx, s.cached, s.policy, launch)
 		lead(s.terms)
 		Eventually(ctx, s.plans.passes).Should(Equal([]int{2}), "the policy and the exception")
 		s.plans.change(func(r *registry) { r.unreachable = false })

@@ -143,6 +143,7 @@ var _ = Describe("A key group", func() {
 		})
 		s.apply(ctx)
 		Expect(api.Create(ctx, group.DeepCopy())).To(Succeed())
+		awaitCached(ctx, s.cached, s.policy, group)
 		lead(s.terms)
 		Eventually(ctx, s.plans.passes).Should(Equal([]int{2}), "the policy and the key group")
 		s.plans.change(func(r *registry) { r.unreachable = false })

@@ -387,12 +387,16 @@ var _ = Describe("A RateLimitPolicy", func() {
 
 			By("beginning a term with five policies, one of which does not compile, while Redis is down")
 			s.plans.change(func(r *registry) { r.unreachable = true })
+			policies := []client.Object{testpolicy.Make(s.policy.Namespace + "/bad").
+				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj()}
 			for i := range 4 {
-				Expect(api.Create(ctx, testpolicy.Make(fmt.Sprintf("%s/p%d", s.policy.Namespace, i)).
-					Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
+				policies = append(policies, testpolicy.Make(fmt.Sprintf("%s/p%d", s.policy.Namespace, i)).
+					Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())
 			}
-			Expect(api.Create(ctx, testpolicy.Make(s.policy.Namespace+"/bad").
-				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj())).To(Succeed())
+			for _, policy := range policies {
+				Expect(api.Create(ctx, policy)).To(Succeed())
+			}
+			awaitCached(ctx, s.cached, policies...)
 			lead(s.terms)
 			Eventually(ctx, s.plans.passes).Should(Equal([]int{0, 4}))
 			Consistently(ctx, s.plans.passes).Should(HaveLen(2))

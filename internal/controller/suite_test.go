@@ -148,16 +148,18 @@ func startController(o options) (writes *atomic.Int64, cached client.Reader) {
 	return writes, mgr.GetClient()
 }
 
-// awaitCached waits until the controller's cache has the policy as the server has it. A term that
-// begins earlier may attempt to write its status again.
-func awaitCached(ctx SpecContext, cached client.Reader, policy *v1alpha1.RateLimitPolicy) {
+// awaitCached waits until the cache of the controller has the objects as they are stored. A term that begins earlier does not know
+// them, or attempts to write their statuses again.
+func awaitCached(ctx SpecContext, cached client.Reader, objects ...client.Object) {
 	GinkgoHelper()
-	version := read(ctx, policy).ResourceVersion
-	Eventually(func() (string, error) {
-		got := &v1alpha1.RateLimitPolicy{}
-		err := cached.Get(ctx, client.ObjectKeyFromObject(policy), got)
-		return got.ResourceVersion, err
-	}).WithContext(ctx).Should(Equal(version))
+	for _, object := range objects {
+		stored, got := object.DeepCopyObject().(client.Object), object.DeepCopyObject().(client.Object)
+		Expect(api.Get(ctx, client.ObjectKeyFromObject(object), stored)).To(Succeed())
+		Eventually(func() (string, error) {
+			err := cached.Get(ctx, client.ObjectKeyFromObject(object), got)
+			return got.GetResourceVersion(), err
+		}).WithContext(ctx).Should(Equal(stored.GetResourceVersion()))
+	}
 }
 
 func newClient(o options, writes *atomic.Int64) client.NewClientFunc {
