@@ -387,7 +387,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 
 			By("beginning a term with five policies, one of which does not compile, while Redis is down")
 			s.plans.change(func(r *registry) { r.unreachable = true })
-			policies := []client.Object{testpolicy.Make(s.policy.Namespace + "/bad").
+			policies := []client.Object{testpolicy.Make(s.policy.Namespace+"/bad").
 				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj()}
 			for i := range 4 {
 				policies = append(policies, testpolicy.Make(fmt.Sprintf("%s/p%d", s.policy.Namespace, i)).
