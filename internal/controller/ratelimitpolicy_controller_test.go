@@ -167,6 +167,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			s.plans.change(func(r *registry) { r.shortage = &plan.OverBudget{Unit: plan.UnitPolicies, Needed: 1} })
 			resign()
 			s.plans.beginTerm()
+			awaitCached(ctx, s.cached, s.policy)
 			lead(s.terms)
 			s.stays(ctx, enforced)
 			Eventually(func() int { sets, _ := s.plans.counts(); return sets }).Should(Equal(2))
