@@ -160,6 +160,9 @@ var _ = Describe("weir installed by the page of the installation", Ordered, func
 		page.run(ctx, "kubectl delete crd")
 		Expect(kubectlDefinitions(ctx, "get", "--ignore-not-found", "--output=name")).To(BeEmpty())
 		Expect(tool(ctx, "redis-cli", "-p", redisPort, "dbsize")).NotTo(Equal("0\n"))
+		Eventually(func() string { // a pod that ends still writes its heartbeat
+			return kubectl(ctx, "get", "pods", "--all-namespaces", "--selector=app.kubernetes.io/name=weir", "--output=name")
+		}).WithContext(ctx).Should(BeEmpty())
 		page.run(ctx, "redis-cli --scan")
 		Expect(tool(ctx, "redis-cli", "-p", redisPort, "dbsize")).To(Equal("0\n"))
 	}, SpecTimeout(2*time.Minute))
