@@ -5,7 +5,7 @@
 // keys with it.
 //
 // main.go has the list of commands and the exit codes. Each group of commands is a package: keys, policies, gateways,
-// exceptions, groups and installation; connect is what they share.
+// exceptions, groups and installation; all of them use connect.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package message fits texts into the length that Kubernetes accepts.
+// Package message makes texts fit for Kubernetes, which bounds their length, and for terminals.
 package message
 
 import (

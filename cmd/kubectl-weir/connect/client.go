@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
 	limits "github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
@@ -150,17 +149,6 @@ func (c *Client) problem(status int, body []byte) error {
 		message = p.Detail
 	}
 	return &ProblemError{p.Code, message}
-}
-
-// Printable returns the text without characters that a header must not contain, or that change
-// what a terminal shows.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, text)
 }
 
 // progressAfter is how long a command waits silently.

@@ -60,12 +60,18 @@ func HashText(hash string) string {
 	return Visible(hash)
 }
 
-// Visible returns text of the server without characters that could control a terminal.
-func Visible(text string) string {
+// Visible replaces what could control a terminal by question marks.
+func Visible(text string) string { return replaceUnprintable(text, '?') }
+
+// Printable removes what a header must not contain, or what could control a terminal.
+func Printable(text string) string { return replaceUnprintable(text, -1) }
+
+// replaceUnprintable replaces the characters that [strconv.IsPrint] excludes; -1 removes them.
+func replaceUnprintable(text string, by rune) string {
 	return strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) {
-			return '?'
+		if strconv.IsPrint(r) {
+			return r
 		}
-		return r
+		return by
 	}, text)
 }

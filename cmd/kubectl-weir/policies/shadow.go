@@ -188,7 +188,8 @@ func (p *policies) await(ctx context.Context, progress io.Writer, value string) 
 	return err
 }
 
-// PollLoaded polls until the condition holds, for at most PublishTimeout. After a second it prints what it waits for.
+// PollLoaded polls until the condition holds, for at most PublishTimeout. After a second it prints that it waits until
+// every replica has loaded what.
 func PollLoaded(
 	ctx context.Context, progress io.Writer, what string, interval time.Duration, condition wait.ConditionWithContextFunc,
 ) error {
