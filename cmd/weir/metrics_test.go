@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ import (
 	webhook "github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
-// docs/metrics.md lists exactly the registered metrics with their labels.
+// docs/metrics.md lists exactly the registered metrics, with their labels and the first sentence of their help texts.
 func TestMetricsDocument(t *testing.T) {
 	g := NewWithT(t)
 	registry := prometheus.NewRegistry()
@@ -45,7 +46,7 @@ func TestMetricsDocument(t *testing.T) {
 	webhook.NewReviews(registry)
 	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Installation: plans.NewInstallation("weir", ""), Replica: "r", Registerer: registry})
 
-	g.Expect(documentedMetrics(t)).To(Equal(registeredMetrics(registry)))
+	g.Expect(documentedMetrics(t)).To(Equal(registeredMetrics(t, registry)))
 }
 
 func TestBuildInfo(t *testing.T) {
@@ -67,33 +68,56 @@ func TestBuildInfo(t *testing.T) {
 	}))
 }
 
-// registeredMetrics returns the labels of each weir_ metric, by its name.
-func registeredMetrics(registry *prometheus.Registry) map[string]string {
+// described is what docs/metrics.md and the code have in common about a metric.
+type described struct{ labels, sentence string }
+
+// registeredMetrics returns each weir_ metric by its name.
+func registeredMetrics(t *testing.T, registry *prometheus.Registry) map[string]described {
+	t.Helper()
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descriptions)
 		registry.Describe(descriptions)
 	}()
-	form := regexp.MustCompile(`fqName: "(weir_[a-z_]+)".*variableLabels: \{([^}]*)\}`)
-	found := map[string]string{}
+	form := regexp.MustCompile(`fqName: "(weir_[a-z_]+)", help: ("(?:[^"\\]|\\.)*").*variableLabels: \{([^}]*)\}`)
+	found := map[string]described{}
 	for d := range descriptions {
-		if m := form.FindStringSubmatch(d.String()); m != nil {
-			found[m[1]] = m[2]
+		m := form.FindStringSubmatch(d.String())
+		if m == nil {
+			continue
 		}
+		help, err := strconv.Unquote(m[2])
+		if err != nil {
+			t.Error(err)
+		}
+		found[m[1]] = described{labels: m[3], sentence: firstSentence(help)}
 	}
 	return found
 }
 
-// documentedMetrics reads the rows | `name` | type | `label`, `label` | ... |.
-func documentedMetrics(t *testing.T) map[string]string {
+// documentedMetrics reads the rows | `name` | type | `label`, `label` | Sentence. ... |.
+func documentedMetrics(t *testing.T) map[string]described {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)` \\| [a-z]+ \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
-		found[row[1]] = strings.NewReplacer("`", "", " ", "").Replace(row[2])
+	links := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	code := strings.NewReplacer("`", "")
+	found := map[string]described{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)` \\| [a-z]+ \\| ([^|]*) \\| (.*) \\|$").FindAllStringSubmatch(string(text), -1) {
+		found[row[1]] = described{
+			labels:   strings.ReplaceAll(code.Replace(row[2]), " ", ""),
+			sentence: firstSentence(code.Replace(links.ReplaceAllString(row[3], "$1"))),
+		}
 	}
 	return found
+}
+
+// firstSentence returns the text up to the first full stop that a space follows.
+func firstSentence(text string) string {
+	if sentence, _, more := strings.Cut(text, ". "); more {
+		return sentence + "."
+	}
+	return text
 }

@@ -37,7 +37,7 @@ func buildVersion() string { return fmt.Sprintf("%s (commit %s, built %s)", vers
 func newBuildInfo() prometheus.Collector {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_build_info",
-		Help: "Constant 1, with the version, commit, date and Go version of this build as labels.",
+		Help: "Always 1. The labels identify the build.",
 	}, []string{"version", "commit", "date", "goversion"})
 	info.WithLabelValues(version, commit, date, runtime.Version()).Set(1)
 	return info

@@ -21,7 +21,7 @@ var (
 	policiesDesc = prometheus.NewDesc("weir_policies",
 		"Leader: policies by the status of a condition of their current generation.", []string{"namespace", "condition", "status"}, nil)
 	shadowedDesc = prometheus.NewDesc("weir_policies_shadowed",
-		"Leader: policies that deny no request because of the annotation shadow-until.", []string{"namespace"}, nil)
+		"Leader: policies in mode Enforce that deny no request because of the annotation shadow-until.", []string{"namespace"}, nil)
 
 	countedConditions = []string{
 		v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced, v1alpha1.ConditionReady,

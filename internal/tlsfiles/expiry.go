@@ -11,7 +11,7 @@ import (
 )
 
 var expiryDesc = prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds",
-	"When a certificate of this process expires, in Unix time.", []string{"certificate"}, nil)
+	"Expiry of a certificate of this process, in Unix time.", []string{"certificate"}, nil)
 
 // Expiry exports when certificates expire.
 type Expiry struct {

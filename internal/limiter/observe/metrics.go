@@ -18,7 +18,7 @@ type drops struct {
 }
 
 var droppedTotal = prometheus.NewDesc("weir_observe_dropped_total",
-	"Denials and started blocks that the lists of denied and blocked keys lack.", []string{"cause"}, nil)
+	"Denials and started blocks that are missing in the lists of keys.", []string{"cause"}, nil)
 
 // Describe implements prometheus.Collector.
 func (*drops) Describe(out chan<- *prometheus.Desc) { out <- droppedTotal }

@@ -62,7 +62,7 @@ func NewCredentialsCommand(ctx context.Context, line string, logger *slog.Logger
 		args: args, logger: logger, listeners: map[auth.CredentialsListener]struct{}{},
 		expires: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_redis_credentials_expiry_timestamp_seconds",
-			Help: "When the credentials that --redis-credentials-command printed last expire, in Unix time.",
+			Help: "Expiry of the credentials of Redis, in Unix time.",
 		}),
 	}
 	first, err := c.run(ctx)

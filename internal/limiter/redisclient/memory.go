@@ -54,7 +54,7 @@ func MemoryUse(client redis.UniversalClient, logger *slog.Logger, registerer pro
 	// A vector has no value before the first answer.
 	evicts := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_redis_evicts_keys",
-		Help: "1 if maxmemory-policy lets a server of Redis remove keys when its memory is full, else 0.",
+		Help: "1 if maxmemory-policy lets a Redis server remove keys when its memory is full, else 0.",
 	}, nil)
 	if registerer != nil {
 		registerer.MustRegister(evicts)

@@ -58,7 +58,7 @@ func TestEvictionIsReported(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 				value := map[bool]string{true: "0", false: "1"}[policy == "noeviction"]
 				g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP weir_redis_evicts_keys 1 if maxmemory-policy lets a server of Redis remove keys when its memory is full, else 0.
+# HELP weir_redis_evicts_keys 1 if maxmemory-policy lets a Redis server remove keys when its memory is full, else 0.
 # TYPE weir_redis_evicts_keys gauge
 weir_redis_evicts_keys `+value+"\n"))).To(Succeed())
 				g.Expect(strings.Count(log.String(), "level=ERROR")).To(Equal([]int{0, 1, 1, 1, 2}[i]))

@@ -148,7 +148,7 @@ func askServer(ctx context.Context, client redis.UniversalClient) (server, error
 // The metrics. docs/metrics.md describes them.
 var (
 	upDesc = prometheus.NewDesc("weir_redis_up",
-		"1 while Redis answers, in a Cluster every master, else 0.", nil, nil)
+		"1 while Redis answers a probe each second, else 0.", nil, nil)
 	connectionsDesc = prometheus.NewDesc("weir_redis_connections",
 		"Open connections to Redis.", []string{"client", "state"}, nil)
 	timeoutsDesc = prometheus.NewDesc("weir_redis_connection_timeouts_total",

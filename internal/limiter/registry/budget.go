@@ -191,9 +191,9 @@ func (w *Writer) waitingInOrder() []string {
 // The total has no label namespace: scrapers would replace an empty one by the pod's.
 var (
 	namespaceUse = prometheus.NewDesc("weir_namespace_budget_used_ratio",
-		"Leader: the used part of the budget of a Namespace.", []string{"namespace", "resource"}, nil)
+		"Leader: used part of the budget of a Namespace, where 1 is all.", []string{"namespace", "resource"}, nil)
 	totalUse = prometheus.NewDesc("weir_budget_used_ratio",
-		"Leader: the used part of the budget of all Namespaces together.", []string{"resource"}, nil)
+		"Leader: used part of the budget of all Namespaces together, where 1 is all.", []string{"resource"}, nil)
 )
 
 // Describe implements prometheus.Collector: the Writer exports how much of the budgets is used

@@ -213,10 +213,10 @@ func TestBudgetUseIsExportedByTheLeader(t *testing.T) {
 	l.MarkSynced(t.Context())
 	c.Expect(l.Set(t.Context(), planOf(t, "a/1", 15_000), plan.SetOptions{})).To(Succeed())
 	c.Expect(testutil.CollectAndCompare(l.Writer, strings.NewReader(`
-# HELP weir_budget_used_ratio Leader: the used part of the budget of all Namespaces together.
+# HELP weir_budget_used_ratio Leader: used part of the budget of all Namespaces together, where 1 is all.
 # TYPE weir_budget_used_ratio gauge
 weir_budget_used_ratio{resource="policies"} 0.125
-# HELP weir_namespace_budget_used_ratio Leader: the used part of the budget of a Namespace.
+# HELP weir_namespace_budget_used_ratio Leader: used part of the budget of a Namespace, where 1 is all.
 # TYPE weir_namespace_budget_used_ratio gauge
 weir_namespace_budget_used_ratio{namespace="a",resource="bytes"} 0.75
 weir_namespace_budget_used_ratio{namespace="a",resource="policies"} 0.25

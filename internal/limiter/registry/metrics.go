@@ -24,20 +24,20 @@ type writerMetrics struct {
 
 func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 	m := &writerMetrics{
-		leading:   newGauge("weir_leader", "1 while this process holds the term of leadership in the registry, else 0."),
-		term:      newGauge("weir_registry_term", "Last term of leadership of this process."),
-		published: newGauge("weir_registry_published_timestamp_seconds", "When this leader last wrote to the registry, in Unix time."),
+		leading:   newGauge("weir_leader", "1 while this process holds the leader's term in the registry, else 0."),
+		term:      newGauge("weir_registry_term", "Leader: its term, which rises with each change of leader."),
+		published: newGauge("weir_registry_published_timestamp_seconds", "Leader: last write to the registry, in Unix time."),
 		republishes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_republishes_total",
-			Help: "Epochs started, each with all plans published again: at the first start, after the registry was lost or restored, or because a replica rejected it.",
+			Help: "Leader: number of times that it published all plans in a new epoch.",
 		}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_orphans_total",
-			Help: "Plans removed because their policy no longer exists.",
+			Help: "Leader: plans removed because their policy no longer exists.",
 		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "weir_registry_publish_duration_seconds",
-			Help:    "Time that Redis took for a batch of changes to the registry.",
+			Help:    "Leader: time that Redis took for a batch of changes to the registry.",
 			Buckets: buckets,
 		}),
 	}
@@ -60,10 +60,10 @@ type watcherMetrics struct {
 
 func newWatcherMetrics(r prometheus.Registerer) *watcherMetrics {
 	m := &watcherMetrics{
-		revision:  newGauge("weir_registry_revision", "Registry revision that this replica runs."),
-		lag:       newGauge("weir_registry_lag", "Revisions by which this replica lags behind the registry."),
+		revision:  newGauge("weir_registry_revision", "Registry revision that this replica has loaded."),
+		lag:       newGauge("weir_registry_lag", "Number of revisions by which this replica is behind the registry."),
 		following: newGauge("weir_registry_following", "1 while this replica follows the registry, else 0."),
-		replicas:  newGauge("weir_registry_replicas", "Live replicas, as of the last heartbeat of this one."),
+		replicas:  newGauge("weir_registry_replicas", "Live replicas, as of this replica's last heartbeat."),
 		size:      newGauge("weir_snapshot_bytes", "Size of the encoded plans that this replica has loaded."),
 		bad: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_bad_payloads_total",

@@ -12,7 +12,7 @@ import (
 )
 
 var lastCheck = prometheus.NewDesc("weir_targets",
-	"When this replica last reported a check by a target of a policy, in Unix time, at most once a minute. Policies without targetRefs have no series.",
+	"Last check by a target of a policy on this replica, in Unix time. Updated at most once a minute.",
 	[]string{"namespace", "policy", "target"}, nil)
 
 // Describe implements prometheus.Collector.

@@ -69,7 +69,7 @@ func newIntake(o Options, b bounds) *Intake {
 		slots:  make(chan struct{}, o.Judged),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_webhook_rejections_total",
-			Help: "Connections and requests of the webhook that were rejected before they were judged, by reason.",
+			Help: "Connections and requests that the webhook rejected before it judged them, by reason.",
 		}, []string{"reason"}),
 	}
 	if o.Registerer != nil {

@@ -33,7 +33,7 @@ func NewIgnored(r prometheus.Registerer, logger *slog.Logger) *Ignored {
 	i := &Ignored{
 		requests: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_forwarded_headers_ignored_total",
-			Help: "Requests whose forwarding headers were ignored, because their peer is not in --trusted-proxies.",
+			Help: "Requests whose forwarding headers were ignored because the peer is not in --trusted-proxies.",
 		}),
 		logger: logger,
 		often:  rate.Sometimes{Interval: logInterval},

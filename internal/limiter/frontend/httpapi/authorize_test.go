@@ -175,7 +175,7 @@ func TestAuthorizeCountsIgnoredHeaders(t *testing.T) {
 			counted++
 		}
 		expected := fmt.Sprintf("# HELP %[1]s %[2]s\n# TYPE %[1]s counter\n%[1]s %[3]d\n", "weir_forwarded_headers_ignored_total",
-			"Requests whose forwarding headers were ignored, because their peer is not in --trusted-proxies.", counted)
+			"Requests whose forwarding headers were ignored because the peer is not in --trusted-proxies.", counted)
 		g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(expected))).To(Succeed(), "%v", request)
 	}
 }

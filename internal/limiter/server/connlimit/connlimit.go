@@ -89,7 +89,7 @@ func New(o Options) *Set {
 		logs:   rate.NewLimiter(rate.Every(time.Second), 1),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_closed_connections_total",
-			Help: "Connections of clients that were closed because they held too much, by port and reason.",
+			Help: "Connections that Weir closed because the client held too much, by port and reason.",
 		}, []string{"port", "reason"}),
 	}
 	s.unserved, s.served = newClass(s.bounds.Unserved), newClass(s.bounds.Served)

@@ -10,11 +10,11 @@ func (s *Store) Register(r prometheus.Registerer) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "weir_local_keys",
-			Help: "Keys, counted for each policy, that have state in this process.",
+			Help: "Keys with state in this process, counted for each policy.",
 		}, func() float64 { return float64(s.Keys()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "weir_local_keys_limit",
-			Help: "Keys that may have state in this process, as in --local-keys; further ones use the overflow budget of their policy.",
+			Help: "Maximum number of keys with state in this process, set by --local-keys.",
 		}, func() float64 { return float64(s.limit) }),
 	)
 }

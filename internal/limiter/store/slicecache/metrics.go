@@ -29,15 +29,15 @@ func newMetrics(c *Cache, registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		exchanges: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_slice_exchanges_total",
-			Help: "Calls to Redis that take a slice, by outcome: Taken, None if too little was free, or Failed.",
+			Help: "Calls to Redis that take a slice, by outcome.",
 		}, []string{"outcome"}),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_slice_units_total",
-			Help: "Units of slices that this replica has ended, by outcome: Spent; Returned; Lost, not spent but counted, because Redis did not get the commit in time.",
+			Help: "Units of slices that this replica has ended, by outcome. Lost units were counted but not spent.",
 		}, []string{"outcome"}),
 		denials: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_slice_denials_total",
-			Help: "Denials by policies with slices that only held units caused: another replica may have spent them, or returns them.",
+			Help: "Denials caused only by units held in other replicas' slices.",
 		}),
 	}
 	for _, outcome := range []string{outcomeTaken, outcomeNone, outcomeFailed} {

@@ -85,7 +85,7 @@ func New(o Options) *Charges {
 		committer: o.Committer, now: o.Now, logger: o.Logger, everySecond: rate.Sometimes{Interval: time.Second},
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_kept_charges_total",
-			Help: "Charges of Envoy that Redis did not answer, by outcome.",
+			Help: "Charges and commits of Envoy that Redis did not answer, by outcome.",
 		}, []string{"outcome"}),
 	}
 	if c.now == nil {

@@ -204,7 +204,7 @@ func TestRestIsSentOnce(t *testing.T) {
 		c.Keep(charge("c-2", "bob"))
 		c.SendRest(t.Context())
 		g.Expect(r.ids()).To(Equal([]string{"c-1"}))
-		g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`# HELP weir_kept_charges_total Charges of Envoy that Redis did not answer, by outcome.
+		g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`# HELP weir_kept_charges_total Charges and commits of Envoy that Redis did not answer, by outcome.
 # TYPE weir_kept_charges_total counter
 weir_kept_charges_total{outcome="Dropped"} 1
 weir_kept_charges_total{outcome="Kept"} 2
