@@ -123,7 +123,7 @@ var scenarios = map[string]scenario{
 		},
 	},
 	"an account at several addresses": {
-		page: "runbook.md", heading: "With one part of the key",
+		page: "runbook.md", heading: "Select keys by one part",
 		before: func(_ Gomega, s *instance) {
 			s.attack("user-42", "198.51.100.7")
 			s.attack("user-42", "192.0.2.1")
@@ -152,7 +152,7 @@ var scenarios = map[string]scenario{
 		},
 	},
 	"a flood": {
-		page: "runbook.md", heading: "Who is blocked",
+		page: "runbook.md", heading: "List who is blocked",
 		before: func(_ Gomega, s *instance) {
 			for i := range 3 {
 				s.attack(fmt.Sprintf("user-%d", 40+i), "192.0.2.1")

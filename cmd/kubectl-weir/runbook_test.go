@@ -45,7 +45,7 @@ func shellLines(text string) (lines []string) {
 func TestStepsWithoutThePlugin(t *testing.T) {
 	g, s := NewWithT(t), startOnCall(t)
 	s.attack("user-42", "192.0.2.1")
-	script := strings.Join(shellLines(section(t, "runbook.md", "### Without the plugin")), "\n")
+	script := strings.Join(shellLines(section(t, "runbook.md", "### Call Weir without the plugin")), "\n")
 	g.Expect(strings.Count(script, "curl")).To(Equal(4), script)
 	script = strings.ReplaceAll(script, "localhost:8080", strings.TrimPrefix(s.url, "http://"))
 	cmd := testenv.CommandContext(t.Context(), "bash", "-euc", script)
