@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { home, relink, sample, values } from "./stage.mjs";
+import { home, relink, sample, trial, values } from "./stage.mjs";
 import { newest, sorted } from "./versions.mjs";
 
 test("versions are sorted, the newest first", () => {
@@ -21,10 +21,23 @@ test("links of other folders are resolved against docs/", () => {
   assert.equal(relink("[a](../../docs/x.md)", "charts/weir"), "[a](x.md)");
 });
 
-test("the home page is the README, then the lists", () => {
-  assert.equal(home("# Weir\n\n[i](docs/i.md)\n\n## Documentation\n\nlist\n\n## Development\n", "# Documentation\n\n## New here\n"),
-    "# Weir\n\n[i](i.md)\n\n## Documentation\n\n## New here\n");
-  assert.throws(() => home("# Weir\n", ""), /no section Documentation/);
+const readme = "# Weir\n\nLimits `all`\nrequests.\n\n![i](docs/i.svg)\n\n- **Exact.** Yes,\n  [always](docs/a.md).\n\nA policy:\n\n" +
+  "## Try it\n\nrun\n\n## Try it with Kubernetes\n\nmake\n\n## Features\n\n| a |\n\n## Documentation\n";
+
+test("the landing page has the introduction, a policy, a denial, the reasons and the features", () => {
+  const page = home(readme, "```yaml\na: 1\n```\n```console\n$ x\n200\n```\n```console\n$ x\n429\n```\n");
+  const [, front, content] = page.split("---\n");
+  assert.equal(JSON.parse(front).hero.tagline, "Limits all requests.");
+  assert.deepEqual(JSON.parse(front).hero.actions.map((action) => action.link), ["/tutorials/laptop", "/tasks/gateway-api", "/documentation"]);
+  assert.equal(content, "\n## A policy\n\n```yaml\na: 1\n```\n\n## A denial\n\n```console\n$ x\n429\n```\n\n" +
+    "## Why Weir\n\n![i](i.svg)\n\n- **Exact.** Yes,\n  [always](a.md).\n\n## Features\n\n| a |\n");
+  assert.throws(() => home("# Weir\n", ""), /no introduction/);
+  assert.throws(() => home(readme, ""), /no policy or no denial/);
+});
+
+test("the page of the commands has two sections of the README", () => {
+  assert.equal(trial(readme), "# Try it in a minute\n\nrun\n\n## Try it with Kubernetes\n\nmake\n");
+  assert.throws(() => trial("# Weir\n"), /no section Try it/);
 });
 
 test("a sample is its comment and its manifest", () => {
@@ -33,7 +46,7 @@ test("a sample is its comment and its manifest", () => {
 });
 
 test("the values are the section of the chart", () => {
-  assert.equal(values("# weir\n\n## Values\n\nText.\n<!-- values -->\n\n| `a` |\n\n## More\n"), "# Chart values\n\n\nText.\n\n| `a` |\n\n");
+  assert.equal(values("# weir\n\n## Values\n\nText.\n<!-- values -->\n\n| `a` |\n\n## More\n"), "# Chart values\n\nText.\n\n| `a` |\n");
   assert.match(values("# weir\n\n## Values\n\n| `z` |\n"), /\| `z` \|/);
   assert.throws(() => values("# weir\n"), /no section Values/);
 });

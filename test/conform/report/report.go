@@ -65,7 +65,7 @@ func (r *Report) Write(markdown, jsonPath string) error {
 // Markdown returns the tables of the results.
 func (r *Report) Markdown() string {
 	var text strings.Builder
-	r.table(&text, "Units over the quota, and denied though there was room", func(result *scenario.Result) string {
+	r.table(&text, "How many units they wrongly admit or deny", func(result *scenario.Result) string {
 		cell := strconv.FormatInt(result.Over, 10)
 		if result.OverDocumented < result.Over {
 			cell += fmt.Sprintf(" (%d)", result.OverDocumented)
@@ -75,7 +75,7 @@ func (r *Report) Markdown() string {
 	r.table(&text, "Time of a call, p50 and p99", func(result *scenario.Result) string {
 		return millis(result.P50) + ", " + millis(result.P99)
 	})
-	r.table(&text, "Further figures", func(result *scenario.Result) string {
+	r.table(&text, "Speed, memory and recovery", func(result *scenario.Result) string {
 		var figures []string
 		if result.Counts.Failed > 0 {
 			figures = append(figures, fmt.Sprintf("%d calls failed", result.Counts.Failed))

@@ -41,7 +41,7 @@ func results() *report.Report {
 }
 
 func TestMarkdown(t *testing.T) {
-	NewWithT(t).Expect(results().Markdown()).To(Equal(`### Units over the quota, and denied though there was room
+	NewWithT(t).Expect(results().Markdown()).To(Equal(`### How many units they wrongly admit or deny
 
 | | one | two |
 |---|---|---|
@@ -55,7 +55,7 @@ func TestMarkdown(t *testing.T) {
 | 400 parallel calls, 1 instance | 1.5 ms, 12.0 ms | - |
 | 400 parallel calls, 2 instances | - | - |
 
-### Further figures
+### Speed, memory and recovery
 
 | | one | two |
 |---|---|---|

@@ -19,24 +19,33 @@ const linkOf = (page) => "/" + page.replace(/README\.md$/, "").replace(/\.md$/, 
 // gathered returns the link to the page that stage.mjs has made of a file outside docs/, undefined if it has none.
 function gathered(target) {
   const path = relative(root, target);
+  if (path === "README.md") return "/try";
   if (path === "charts/weir/README.md") return "/values";
   if (path === "config/samples") return "/samples/ai-tokens";
   const sample = path.match(/^config\/samples\/(?:.*\/)?([^/]*)\.yaml$/);
   return sample ? `/samples/${sample[1]}` : undefined;
 }
 
-// folder returns a group with all pages of a folder of the site, by their titles.
-function folder(text, name) {
+// folder returns the links to all pages of a folder of the site, by their titles.
+function folder(name) {
   const files = readdirSync(join(pages, name)).filter((file) => file.endsWith(".md") && file !== "README.md");
   const title = (file) => readFileSync(join(pages, name, file), "utf8").match(/^# (.*)/m)[1];
-  return { text, collapsed: true, items: files.sort().map((file) => ({ text: title(file), link: linkOf(`${name}/${file}`) })) };
+  return files.sort().map((file) => ({ text: title(file), link: linkOf(`${name}/${file}`) }));
 }
 
-// sidebar returns the lists of docs/README.md, and the folders whose pages they do not list. It fails for a page that
-// nothing lists.
+// sidebar returns the lists of docs/README.md, the first one open, and in them the folders whose pages they do not list.
+// It fails for a page that nothing lists.
 function sidebar() {
-  const groups = [...lists(), folder("Samples", "samples"), folder("Integrations", "integrations"), folder("Decision records", "decisions")];
+  const groups = lists();
   const listed = new Set(groups.flatMap((group) => group.items.map((item) => item.link)));
+  const nest = (group, text, name) => {
+    const items = folder(name).filter((item) => !listed.has(item.link));
+    items.forEach((item) => listed.add(item.link));
+    groups.find((other) => other.text === group).items.push({ text, collapsed: true, items });
+  };
+  nest("Tasks", "Proxies", "integrations");
+  nest("Concepts", "Decision records", "decisions");
+  nest("Reference", "Samples", "samples");
   for (const file of readdirSync(docs, { recursive: true })) {
     if (!file.endsWith(".md") || file === "README.md") continue;
     if (!listed.has(linkOf(file))) throw new Error(`docs/README.md does not list docs/${file}`);
@@ -49,13 +58,12 @@ function lists() {
   const groups = [];
   for (const line of readFileSync(join(docs, "README.md"), "utf8").split("\n")) {
     const heading = line.match(/^## (.*)/);
-    if (heading) groups.push({ text: heading[1], collapsed: false, items: [] });
+    if (heading) groups.push({ text: heading[1], collapsed: groups.length > 0, items: [] });
     if (!/^( {3}|\d+\.)/.test(line)) continue;
     for (const [, text, page] of line.matchAll(/\[([^\]]*)\]\(([^)#:]*\.md)/g)) {
       const link = page.startsWith("..") ? gathered(resolve(docs, page)) : linkOf(page);
       const items = groups.at(-1).items;
-      if (!link || items.some((item) => item.link === link)) continue;
-      items.push({ text: text[0].toUpperCase() + text.slice(1), link });
+      if (link && !items.some((item) => item.link === link)) items.push({ text, link });
     }
   }
   return groups;
@@ -125,6 +133,12 @@ export default defineConfig({
   themeConfig: {
     version,
     search: { provider: "local" },
+    nav: [
+      { text: "Quick start", link: "/tutorials/laptop" },
+      { text: "Concepts", link: "/concepts" },
+      { text: "Runbook", link: "/runbook" },
+      { text: "All pages", link: "/documentation" },
+    ],
     sidebar: sidebar(),
     outline: [2, 3],
     socialLinks: [{ icon: "github", link: repository }],

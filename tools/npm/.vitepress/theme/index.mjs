@@ -5,6 +5,7 @@
 import { useData, useRoute, withBase } from "vitepress";
 import DefaultTheme from "vitepress/theme";
 import { h, onMounted, ref } from "vue";
+import "./style.css";
 
 // Versions shows the version of the page, and the others once versions.json is read.
 const Versions = {
