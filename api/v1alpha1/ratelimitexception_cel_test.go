@@ -58,7 +58,7 @@ var _ = Describe("RateLimitException", func() {
 			"spec.key[0]", "may not be more than 255",
 		}),
 		Entry("a control character", rule{
-			exceptionWith(`key: ["a b"], ` + limits), exceptionWith(`key: ["a\tb"], ` + limits), "spec.key", "key must not hold control characters",
+			exceptionWith(`key: ["a b"], ` + limits), exceptionWith(`key: ["a\tb"], ` + limits), "spec.key", "key must not contain control characters",
 		}),
 		Entry("another action", rule{
 			exceptionWith(`action: Limit, ` + limits), exceptionWith(`action: Deny, ` + limits), "spec.action", "Unsupported value",

@@ -29,7 +29,7 @@ type RateLimitExceptionSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('\\\\p{Cc}'))",message="key must not hold control characters"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('\\\\p{Cc}'))",message="key must not contain control characters"
 	Key []string `json:"key,omitempty"`
 
 	// until is when the exception ends, by the clock of Redis: a time in RFC 3339, at most 90 days ahead. The

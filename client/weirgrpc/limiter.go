@@ -111,7 +111,7 @@ func decode(answer *ratelimitv3.RateLimitResponse) (client.Decision, error) {
 			return d, fmt.Errorf("the denial has no problem document: %w", err)
 		}
 		if d.Allowed {
-			return d, errors.New("the code denies and the problem document allows")
+			return d, errors.New("the response code denies, but the problem document allows")
 		}
 	default:
 		return d, fmt.Errorf("unknown code %v", answer.GetOverallCode())

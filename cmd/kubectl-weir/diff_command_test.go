@@ -85,7 +85,7 @@ func TestDiffFailures(t *testing.T) {
 		want string
 		code int
 	}{
-		"nothing":         {nil, "-f: give a file, a folder, or - for standard input", 2},
+		"nothing":         {nil, "-f: is required: a file, a folder, or - for standard input", 2},
 		"no file":         {[]string{"-f", "/no/such"}, "/no/such", 3},
 		"an invalid one":  {[]string{"-f", invalid}, "errors in the files: 1", 3},
 		"no policy":       {[]string{"-f", t.TempDir()}, "error: ", 3},

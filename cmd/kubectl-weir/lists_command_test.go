@@ -49,18 +49,18 @@ func TestBlocksAreListedAndLiftedByHash(t *testing.T) {
 func TestInvalidListArguments(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for want, args := range map[string][]string{
-		"-A: not with POLICY":               {"blocks", "login", "-A"},
-		"--watch: not with -o":              {"top", "--watch", "-o", "json"},
-		"--key-hash: not with KEY":          {"state", "login", "a", "--key-hash", "b"},
-		"--all: not with a key":             {"unblock", "login", "a", "--all"},
-		"--all: needs --part":               {"reset", "login", "--all"},
-		"--part: not with a key":            {"state", "login", "a", "--part", "x-account=a"},
-		`--part "a": must be NAME=VALUE`:    {"block", "login", "--part", "a", "--for", "1h"},
-		"--as-given: needs KEY":             {"state", "login", "--as-given"},
-		"accepts 1 arg(s), received 0":      {"who"},
-		"VALUE: must not be empty":          {"who", ""},
-		"accepts at most 1 arg":             {"blocks", "a", "b"},
-		`POLICY "a/b": must be a name with`: {"top", "a/b"},
+		"-A: cannot be combined with POLICY":      {"blocks", "login", "-A"},
+		"--watch: cannot be combined with -o":     {"top", "--watch", "-o", "json"},
+		"--key-hash: cannot be combined with KEY": {"state", "login", "a", "--key-hash", "b"},
+		"--all: cannot be combined with a key":    {"unblock", "login", "a", "--all"},
+		"--all: needs --part":                     {"reset", "login", "--all"},
+		"--part: cannot be combined with a key":   {"state", "login", "a", "--part", "x-account=a"},
+		`--part "a": must be NAME=VALUE`:          {"block", "login", "--part", "a", "--for", "1h"},
+		"--as-given: needs KEY":                   {"state", "login", "--as-given"},
+		"accepts 1 arg(s), received 0":            {"who"},
+		"VALUE: must not be empty":                {"who", ""},
+		"accepts at most 1 arg":                   {"blocks", "a", "b"},
+		`POLICY "a/b": must be a name with`:       {"top", "a/b"},
 	} {
 		g := NewWithT(t)
 		code, out, complaint := command(t, args...)

@@ -106,8 +106,8 @@ func TestTheSharedBudgetIsNamed(t *testing.T) {
 	g.Expect(s.succeed("unblock", "burst", "--shared")).To(Equal("Lifted the block of the key under shop/burst.\n"))
 	g.Expect(s.succeed("reset", "burst", "--shared")).To(Equal("The key had no spent units and no block under shop/burst.\n"))
 	for want, args := range map[string][]string{
-		"KEY: must not be empty; --shared names": {"block", "burst", "", "--for", "1m"},
-		"--shared: not with --key-hash":          {"state", "burst", "--shared", "--key-hash", "0123456789abcdef"},
+		"KEY: must not be empty; --shared names":       {"block", "burst", "", "--for", "1m"},
+		"--shared: cannot be combined with --key-hash": {"state", "burst", "--shared", "--key-hash", "0123456789abcdef"},
 	} {
 		code, _, complaint := command(t, append(args, s.flags...)...)
 		g.Expect(complaint).To(ContainSubstring(want))

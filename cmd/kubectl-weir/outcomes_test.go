@@ -114,7 +114,7 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 		},
 		"groups": {
 			outcomeOf{[]string{"groups", "list", "--address", ""}, 1, "names no cluster"},
-			outcomeOf{[]string{"groups", "import", log}, 2, "--group: give the name of the group"},
+			outcomeOf{[]string{"groups", "import", log}, 2, "--group: is required"},
 			outcomeOf{}, // TestGroupsOfACluster of test/plugin
 		},
 		"enforce": {

@@ -69,7 +69,7 @@ func TestFlagErrors(t *testing.T) {
 		{smokeTest, []string{"--url", "127.0.0.1:8080"}, `--url "127.0.0.1:8080": must be the base URL of the HTTP API`},
 		{smokeTest, []string{"--policy", "p"}, `--policy "p": must be NAMESPACE/NAME`},
 		{smokeTest, []string{"--timeout", "0s"}, "--timeout 0s: must be more than 0"},
-		{smokeTest, []string{"--cert-file", bad}, "--cert-file, --key-file: need each other"},
+		{smokeTest, []string{"--cert-file", bad}, "--cert-file, --key-file: set both or neither"},
 		{smokeTest, []string{"--ca-file", "/no/ca"}, "--ca-file: open /no/ca: no such file or directory"},
 	} {
 		cmd := newCommand()

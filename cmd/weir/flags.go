@@ -80,7 +80,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.options.LocalKeys, "local-keys", 1_000_000,
 		"keys of all policies that may have counters in memory: with failureMode Local, or without Redis; further keys of a policy share one budget")
 	flags.IntVar(&f.options.SliceKeys, "slices", slicecache.DefaultKeys,
-		"keys of policies with slices of which this process may have a slice at a time, hot ones first; 0 takes no slices")
+		"maximum number of keys with a slice in this process, hot keys first; 0 takes no slices")
 	duration.Var(flags, &f.options.DrainDelay, "drain-delay", 0,
 		"how long a stopping process still accepts requests while /readyz fails")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies",

@@ -79,7 +79,7 @@ func (s *smokeTest) validate() error {
 		errs = append(errs, fmt.Errorf("--timeout %v: must be more than 0", s.timeout))
 	}
 	if (s.certFile == "") != (s.keyFile == "") {
-		errs = append(errs, errors.New("--cert-file, --key-file: need each other"))
+		errs = append(errs, errors.New("--cert-file, --key-file: set both or neither"))
 	}
 	return errors.Join(errs...)
 }

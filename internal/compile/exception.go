@@ -55,7 +55,7 @@ func Exception(
 			errs = append(errs, field.Invalid(at.Child("key").Index(i), field.OmitValueType{}, neverApplies))
 		}
 		if strings.ContainsFunc(part, unicode.IsControl) {
-			errs = append(errs, field.Invalid(at.Child("key").Index(i), field.OmitValueType{}, "must not hold control characters"))
+			errs = append(errs, field.Invalid(at.Child("key").Index(i), field.OmitValueType{}, "must not contain control characters"))
 		}
 	}
 	if err := compiled.Validate(); err != nil { // the schema should have rejected it

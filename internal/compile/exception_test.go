@@ -124,7 +124,7 @@ func TestProblemsOfExceptions(t *testing.T) {
 			exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{"acme "} },
 			want:      "spec.key[0]: Invalid value: never applies: spaces at both ends are removed from the values of requests",
 		},
-		"a control character": {exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{"a\nb"} }, want: "spec.key[0]: Invalid value: must not hold control characters"},
+		"a control character": {exception: func(s *v1alpha1.RateLimitExceptionSpec) { s.Key = []string{"a\nb"} }, want: "spec.key[0]: Invalid value: must not contain control characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

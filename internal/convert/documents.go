@@ -195,9 +195,9 @@ func (s *service) decode(c *configuration, into any) (problems []error, err erro
 func plain(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field == "" {
-			return fmt.Errorf("%s has no place here", article(wrong.Value))
+			return fmt.Errorf("must not be %s", article(wrong.Value))
 		}
-		return fmt.Errorf("%s: %s has no place here", wrong.Field, article(wrong.Value))
+		return fmt.Errorf("%s: must not be %s", wrong.Field, article(wrong.Value))
 	}
 	if _, ok := errors.AsType[*json.UnsupportedTypeError](err); ok {
 		return errors.New("the name of a field must be a text")

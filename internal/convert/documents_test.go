@@ -152,7 +152,7 @@ func TestPlacesOfManifests(t *testing.T) {
 		And(HaveField("Loss", true), HaveField("At", "b.yaml:8: Ingress shop/b")),
 	))
 	_, _, err = run(fmt.Sprintf(ingress, "a", "5", rules), "kind: Ingress\nmetadata: {name: c}\nspec: 5\n")
-	g.Expect(err).To(MatchError("b.yaml:1: Ingress default/c: spec: a number has no place here"))
+	g.Expect(err).To(MatchError("b.yaml:1: Ingress default/c: spec: must not be a number"))
 	_, _, err = run("# x\n---\na: [")
 	g.Expect(err).To(MatchError(HavePrefix("a.yaml:3: not a manifest: line 1")))
 }

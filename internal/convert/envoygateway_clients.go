@@ -161,7 +161,7 @@ func methodCondition(methods []methodSelector) (*condition, error) {
 	var names, quoted []string
 	for _, m := range methods {
 		if slices.Contains(names, m.Value) || m.Invert && len(methods) > 1 {
-			return nil, errors.New("several methods of which one is inverted, or is there twice: Envoy counts a request once for each that it fits")
+			return nil, errors.New("one of several methods is inverted or repeated: Envoy counts a request once for each method that it matches")
 		}
 		names, quoted = append(names, m.Value), append(quoted, strconv.Quote(m.Value))
 	}

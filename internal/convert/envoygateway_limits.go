@@ -18,7 +18,7 @@ func (p *trafficPolicy) validate() *fieldProblem {
 		return nil
 	}
 	if kind := p.limits.Type; kind != "" && p.limits.Global == nil && p.limits.Local == nil {
-		return &fieldProblem{"spec.rateLimit.type", fmt.Sprintf("there are no rules of the type %q", kind)}
+		return &fieldProblem{"spec.rateLimit.type", fmt.Sprintf("%q is not a type of rules", kind)}
 	}
 	set := rulesOf(p)
 	for _, s := range slices.Concat(set.global, set.local) {

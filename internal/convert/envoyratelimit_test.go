@@ -30,7 +30,7 @@ func TestEnvoyRatelimitErrors(t *testing.T) {
 		"negative":              {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: -1}}]", "descriptors[0].rate_limit.requests_per_unit: -1"},
 		"an empty replaces":     {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, replaces: [{}]}}]", "descriptors[0].rate_limit.replaces[0].name: must not be empty"},
 		"replaces itself":       {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, name: x, replaces: [{name: x}]}}]", `descriptors[0].rate_limit.replaces[0].name: "x" is the limit itself`},
-		"a text as a number":    {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: many}}]", "descriptors.rate_limit.requests_per_unit: a string has no place here"},
+		"a text as a number":    {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: many}}]", "descriptors.rate_limit.requests_per_unit: must not be a string"},
 		"a field twice":         {"domain: d\ndomain: e", `mapping key "domain" already defined`},
 		"no YAML":               {"\t", "not a configuration of envoyproxy/ratelimit"},
 	} {

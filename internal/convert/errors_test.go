@@ -15,15 +15,15 @@ import (
 func TestErrors(t *testing.T) {
 	for name, tc := range map[string]struct{ source, text, problem string }{
 		"ingress-nginx: no YAML":     {"ingressnginx", "a: [", "not a manifest: line 1"},
-		"ingress-nginx: a text":      {"ingressnginx", "# x\n---\nwords", "not a manifest: a string has no place here"},
-		"ingress-nginx: no Ingress":  {"ingressnginx", "kind: Ingress\nmetadata: {name: a}\nspec: {rules: 5}", "Ingress default/a: spec.rules: a number has no place here"},
+		"ingress-nginx: a text":      {"ingressnginx", "# x\n---\nwords", "not a manifest: must not be a string"},
+		"ingress-nginx: no Ingress":  {"ingressnginx", "kind: Ingress\nmetadata: {name: a}\nspec: {rules: 5}", "Ingress default/a: spec.rules: must not be a number"},
 		"Limitador: no list":         {"limitador", "a: b", "not a limits file of Limitador"},
 		"Limitador: an unknown name": {"limitador", "- {namespace: a, max_value: 1, seconds: 1, varables: []}", `unknown field "[0].varables"`},
 		"Limitador: no domain":       {"limitador", "- {max_value: 1, seconds: 1}", "[0].namespace: must not be empty"},
-		"Limitador: negative":        {"limitador", "- {namespace: a, max_value: -1, seconds: 1}", "max_value: a number -1 has no place here"},
+		"Limitador: negative":        {"limitador", "- {namespace: a, max_value: -1, seconds: 1}", "max_value: must not be a number -1"},
 		"Limitador: no window":       {"limitador", "- {namespace: a, max_value: 1}", "[0].seconds: 0 is not positive"},
 		"Kuadrant: no YAML":          {"kuadrant", "\t", "not a manifest: found character"},
-		"Kuadrant: a broken policy":  {"kuadrant", "apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nmetadata: {name: a}\nspec: []", "RateLimitPolicy default/a: spec: an array has no place here"},
+		"Kuadrant: a broken policy":  {"kuadrant", "apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nmetadata: {name: a}\nspec: []", "RateLimitPolicy default/a: spec: must not be an array"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := conversions[tc.source](t.Context(), []byte(tc.text))

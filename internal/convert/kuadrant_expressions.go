@@ -64,7 +64,7 @@ func kuadrantExpression[T expression.Result](text string) (string, error) {
 	}
 	_, err := expression.Compile[T](converted)
 	if err != nil && strings.Contains(text, "auth.") {
-		return "", fmt.Errorf("%q cannot be converted: of auth, policies know principal, by --principal-header, and claims that are a text in a header: %w", text, err)
+		return "", fmt.Errorf("%q cannot be converted: policies can only read principal (with --principal-header) and claims that are text in a header from auth: %w", text, err)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%q cannot be converted: %w", text, err)

@@ -127,8 +127,8 @@ func TestLossesOfKuadrantExpressions(t *testing.T) {
 		`when: [{predicate: "request.host.endsWith(':8080')"}]`:                 "compares request.host with ':8080'",
 		`when: [{predicate: "request.host in ['a.example', 'b.example:80']"}]`:  "compares request.host with 'b.example:80'",
 		`when: [{predicate: "request.headers['host'] == 'a.example:8080'"}]`:    "compares request.host with 'a.example:8080'",
-		`when: [{predicate: "'x' in auth.identity.groups"}]`:                    "claims that are a text in a header",
-		`counters: [{expression: 'auth.identity.metadata.annotations["a/b"]'}]`: "claims that are a text in a header",
+		`when: [{predicate: "'x' in auth.identity.groups"}]`:                    "claims that are text in a header",
+		`counters: [{expression: 'auth.identity.metadata.annotations["a/b"]'}]`: "claims that are text in a header",
 		`when: [{selector: request.method, operator: incl, value: GET}]`:        `the operator "incl" is not one of`,
 		`routeSelectors: [{hostnames: [a.example]}]`:                            "hostnames of route selectors",
 	} {

@@ -54,7 +54,7 @@ func strip(object any) (any, error) {
 func (c *Cache) look(ctx context.Context, k kind, objects cache.Cache, reader client.Reader) {
 	state, err := c.availabilityOf(ctx, k, reader)
 	if err != nil {
-		c.o.Logger.Debug("Failed to find out whether the kind exists", "kind", string(k), "error", err)
+		c.o.Logger.Debug("Failed to discover the kind", "kind", string(k), "error", err)
 		return
 	}
 	c.mu.Lock()
@@ -72,7 +72,7 @@ func (c *Cache) look(ctx context.Context, k kind, objects cache.Cache, reader cl
 		c.stop(ctx, i, objects)
 	}
 	if changed {
-		c.o.Logger.Info("Found out whether objects of the Gateway API can be read", "kind", string(k), "state", state.String())
+		c.o.Logger.Info("Checked access to objects of the Gateway API", "kind", string(k), "state", state.String())
 		notify(c.dirty)
 	}
 }

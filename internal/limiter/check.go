@@ -132,7 +132,7 @@ func KeyProblem(part string) string {
 	case !utf8.ValidString(part):
 		return "must be valid UTF-8"
 	case strings.ContainsFunc(part, unicode.IsControl):
-		return "must not hold control characters"
+		return "must not contain control characters"
 	}
 	return ""
 }

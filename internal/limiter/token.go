@@ -73,7 +73,7 @@ func DecodeReservation(text string) (*Reservation, error) {
 
 func decodeReservation(text string) (*Reservation, error) {
 	if text == "" {
-		return nil, errors.New("must be given")
+		return nil, errors.New("is required")
 	}
 	if len(text) > MaxReservationBytes {
 		return nil, fmt.Errorf("is longer than %d bytes", MaxReservationBytes)

@@ -50,7 +50,7 @@ func TestInvalidReservations(t *testing.T) {
 		"too long":             {strings.Repeat("A", 8193), "is longer than 8192 bytes"},
 		"padding":              {base64.URLEncoding.EncodeToString([]byte(`{"v":1,"id":"ab"}`)) + "=", "base64url"},
 		"the other alphabet":   {"++++", "base64url"},
-		"nothing":              {"", "must be given"},
+		"nothing":              {"", "is required"},
 		"no object":            {textOf(`[]`), "JSON of a reservation"},
 		"an unknown member":    {textOf(`{"v":1,"id":"a","more":1}`), "JSON of a reservation"},
 		"data after its end":   {textOf(`{"v":1,"id":"a"}{}`), "has data after its end"},

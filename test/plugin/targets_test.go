@@ -90,6 +90,6 @@ func TestTargetsOfAClusterWithoutGatewayAPI(t *testing.T) {
 		return all
 	}, timeout).Should(Equal([3]any{
 		0, "No policy selects requests, and there are no Gateways and routes, in Namespace shop.\n",
-		"note: Gateways and routes of the cluster are not listed: this cluster does not know Gateway (gateway.networking.k8s.io/v1)\n",
+		"note: Gateways and routes of the cluster are not listed: this cluster does not serve Gateway (gateway.networking.k8s.io/v1)\n",
 	}))
 }

@@ -71,7 +71,7 @@ func TestWire(t *testing.T) {
 func TestWireInAClusterWithoutEnvoyGateway(t *testing.T) {
 	server, _ := startServer(t)
 	w := &wired{t: t, api: server.Client()}
-	NewWithT(t).Expect(w.fails("gateway/shop")).To(Equal("error: this cluster does not know Gateway (gateway.networking.k8s.io/v1), HTTPRoute (gateway.networking.k8s.io/v1), " +
+	NewWithT(t).Expect(w.fails("gateway/shop")).To(Equal("error: this cluster does not serve Gateway (gateway.networking.k8s.io/v1), HTTPRoute (gateway.networking.k8s.io/v1), " +
 		"ReferenceGrant (gateway.networking.k8s.io/v1beta1), SecurityPolicy (gateway.envoyproxy.io/v1alpha1): install Envoy Gateway with its CRDs; docs/integrations has the other proxies\n"))
 }
 

@@ -116,7 +116,7 @@ func (c *Client) Call(ctx context.Context, method, path string, body []byte, int
 		return nil, c.problem(response.StatusCode, text)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return nil, fmt.Errorf("%s: not an answer of Weir: %w", c.Hint, err)
+		return nil, fmt.Errorf("%s: the answer is not from Weir: %w", c.Hint, err)
 	}
 	return text, nil
 }

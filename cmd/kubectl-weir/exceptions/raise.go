@@ -133,12 +133,12 @@ func (r *raiseCommand) exception(id string, key []string) (*v1alpha1.RateLimitEx
 	e.Spec.Until = metav1.NewTime(time.Now().Add(r.length).Truncate(time.Second))
 	switch numbers := len(r.limits) + len(r.bursts); {
 	case r.allow && numbers > 0:
-		return nil, errors.New("--allow: not with --limit or --burst")
+		return nil, errors.New("--allow: cannot be combined with --limit or --burst")
 	case r.allow:
 		e.Spec.Action = v1alpha1.ExceptionActionAllow
 		return e, nil
 	case numbers == 0:
-		return nil, errors.New("--limit LIMIT=THRESHOLD, --burst LIMIT=BURST or --allow must be given")
+		return nil, errors.New("--limit, --burst, --allow: one is required, such as --limit burst=2000")
 	}
 	return e, r.setNumbers(&e.Spec)
 }

@@ -114,7 +114,7 @@ func existingTargets(ctx context.Context, c *connect.Connection, all bool) ([]st
 			continue
 		}
 		if apierrors.IsNotFound(err) {
-			return nil, errors.New("this cluster does not know " + kind + " (" + gatewayVersion.String() + ")")
+			return nil, errors.New("this cluster does not serve " + kind + " (" + gatewayVersion.String() + ")")
 		}
 		if err != nil {
 			return nil, err

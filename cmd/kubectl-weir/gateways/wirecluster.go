@@ -93,7 +93,7 @@ func newGatewayCluster(ctx context.Context, c *connect.Connection) (*gatewayClus
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("this cluster does not know %s: install Envoy Gateway with its CRDs; docs/integrations has the other proxies", strings.Join(missing, ", "))
+		return nil, fmt.Errorf("this cluster does not serve %s: install Envoy Gateway with its CRDs; docs/integrations has the other proxies", strings.Join(missing, ", "))
 	}
 	return cluster, ctx.Err()
 }
@@ -155,7 +155,7 @@ func (g *gatewayCluster) find(ctx context.Context, t *wireTarget) (target *unstr
 		}
 	}
 	if err == nil {
-		err = errors.New("this cluster does not know GRPCRoute")
+		err = errors.New("this cluster does not serve GRPCRoute")
 	}
 	return nil, fmt.Errorf("no %s %s in Namespace %s: %w", strings.Join(t.kinds, " or "), t.Name, t.Namespace, err)
 }

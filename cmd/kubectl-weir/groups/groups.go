@@ -87,7 +87,7 @@ func (f *importFlags) add(cmd *cobra.Command) {
 func (f *importFlags) validate(shardsSet bool) error {
 	switch problems := validation.IsDNS1123Label(f.group); {
 	case f.group == "":
-		return errors.New("--group: give the name of the group")
+		return errors.New("--group: is required")
 	case len(problems) > 0:
 		return fmt.Errorf("--group %q: %s", f.group, strings.Join(problems, "; "))
 	case shardsSet && (f.shards < 1 || f.shards > maxShards):

@@ -58,7 +58,7 @@ func (l *ListCommand) Add(cmd *cobra.Command, do func(cmd *cobra.Command, ctx co
 func (l *ListCommand) scope(args []string) (url.Values, error) {
 	if l.All {
 		if len(args) > 0 {
-			return nil, errors.New("-A: not with POLICY")
+			return nil, errors.New("-A: cannot be combined with POLICY")
 		}
 		return url.Values{}, nil
 	}
@@ -123,7 +123,7 @@ number is between the two. The first answer takes up to three seconds.`,
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "refresh every two seconds, until Ctrl-C")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if watch && l.Output != "" {
-			return errors.New("--watch: not with -o")
+			return errors.New("--watch: cannot be combined with -o")
 		}
 		return nil
 	}

@@ -91,10 +91,10 @@ func (k *keyCommand) validateKey(args []string) error {
 		violated bool
 		problem  string
 	}{
-		{given && k.keyHash != "", "--key-hash: not with KEY"},
-		{named && k.part != "", "--part: not with a key"},
+		{given && k.keyHash != "", "--key-hash: cannot be combined with KEY"},
+		{named && k.part != "", "--part: cannot be combined with a key"},
 		{!given && k.asGiven, "--as-given: needs KEY"},
-		{named && k.all, "--all: not with a key"},
+		{named && k.all, "--all: cannot be combined with a key"},
 		{k.all && k.part == "" && k.allHelp == "", "--all: needs --part"},
 	} {
 		if rule.violated {
@@ -110,7 +110,7 @@ func (k *keyCommand) validateShared(key []string) error {
 	case !k.shared && slices.Contains(key, ""):
 		return errors.New("KEY: must not be empty; --shared names requests that lack the key")
 	case k.shared && (k.keyHash != "" || k.part != "" || k.all || k.asGiven):
-		return errors.New("--shared: not with --key-hash, --part, --all or --as-given")
+		return errors.New("--shared: cannot be combined with --key-hash, --part, --all or --as-given")
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid argume
 				return err
 			}
 			if len(files) == 0 {
-				return errors.New("-f: give a file, a folder, or - for standard input")
+				return errors.New("-f: is required: a file, a folder, or - for standard input")
 			}
 			namespace, err := c.Namespace()
 			if err != nil {

@@ -74,7 +74,7 @@ func (r *request) takeReservation(id string, action limiter.HitsAction, d *descr
 		r.action, r.reservationID = action, id
 	}
 	if action != r.action || id != r.reservationID {
-		return &limiter.FieldError{Field: limiter.DescriptorField(i), Problem: "names another reservation than an earlier entry, or another action"}
+		return &limiter.FieldError{Field: limiter.DescriptorField(i), Problem: "conflicts with an earlier entry: all entries must name the same reservation and action"}
 	}
 	d.action = action
 	return nil

@@ -110,7 +110,7 @@ func checkOf(r *ratelimitv3.RateLimitRequest) (*limiter.Check, error) {
 			check.ReservationID = limiter.EnvoyIDPrefix + id
 		}
 		if len(ids) > 1 {
-			return nil, &limiter.FieldError{Field: fmt.Sprintf("descriptors[%d]", i), Problem: "names another reservation than an earlier entry, or another action"}
+			return nil, &limiter.FieldError{Field: fmt.Sprintf("descriptors[%d]", i), Problem: "conflicts with an earlier entry: all entries must name the same reservation and action"}
 		}
 		if check.Hits[i], err = descriptorHits(d, hits, i); err != nil {
 			return nil, err

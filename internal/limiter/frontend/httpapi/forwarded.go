@@ -187,7 +187,7 @@ func readValue(h http.Header, name string) (string, error) {
 	case 1:
 		return strings.TrimSpace(values[0]), nil
 	default:
-		return "", &limiter.FieldError{Field: name, Problem: "is given twice"}
+		return "", &limiter.FieldError{Field: name, Problem: "occurs twice"}
 	}
 }
 

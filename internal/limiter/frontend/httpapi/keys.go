@@ -40,7 +40,7 @@ func (h *Handler) keys(ctx context.Context, q listQuery, rights *listRights) (an
 func (h *Handler) validateSearch(q *listQuery) error {
 	switch {
 	case q.value == "":
-		return inField("value", invalid("must be given"))
+		return inField("value", invalid("is required"))
 	case q.part == "":
 		return nil
 	case q.Policy == "":

@@ -193,14 +193,14 @@ func TestLongValuesAreFound(t *testing.T) {
 func TestInvalidSearches(t *testing.T) {
 	g, o := NewWithT(t), newOnNetworks(t)
 	for query, want := range map[string]string{
-		"policy=shop/pair":                         "value: must be given",
+		"policy=shop/pair":                         "value: is required",
 		"value=a&part=x-account":                   "part: needs policy",
 		"policy=shop/pair&value=a&part=user":       "part: shop/pair has no such part: its parts are x-account, remoteAddress",
 		"policy=shop/shared&value=a&part=user":     "part: shop/shared has no key",
-		"policy=shop/pair&value=%00":               "value: must not hold control characters",
+		"policy=shop/pair&value=%00":               "value: must not contain control characters",
 		"policy=shop/pair&value=a&limit=1":         "limit: is not a known parameter",
-		"policy=shop/pair&value=a&namespace=shop":  "namespace: cannot be given with policy",
-		"policy=shop/pair&value=a&value=b&part=c":  "value: is given twice",
+		"policy=shop/pair&value=a&namespace=shop":  "namespace: cannot be combined with policy",
+		"policy=shop/pair&value=a&value=b&part=c":  "value: occurs twice",
 		"policy=shop/login&value=a&part=x-account": "",
 	} {
 		w := o.as("root", http.MethodGet, pathKeys+"?"+query, "")

@@ -44,14 +44,14 @@ func listQueryOf(text string, known ...string) (q listQuery, err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if len(query[name]) > 1 {
-			return q, inField(label([]byte(name)), invalid("is given twice"))
+			return q, inField(label([]byte(name)), invalid("occurs twice"))
 		}
 		if err := q.read(name, query.Get(name), known); err != nil {
 			return q, inField(label([]byte(name)), err)
 		}
 	}
 	if q.Policy != "" && q.Namespace != "" {
-		return q, inField("namespace", invalid("cannot be given with policy"))
+		return q, inField("namespace", invalid("cannot be combined with policy"))
 	}
 	return q, nil
 }

@@ -104,7 +104,7 @@ func (r *reader) members(limit int, pathOf func(name []byte) string, member func
 		}
 		for _, other := range seen {
 			if bytes.Equal(name, other) {
-				return inField(pathOf(name), invalid("is given twice"))
+				return inField(pathOf(name), invalid("occurs twice"))
 			}
 		}
 		seen = append(seen, name)
@@ -171,11 +171,11 @@ func (r *reader) bytes() ([]byte, error) {
 		case c == '\\':
 			char, ok := r.escape()
 			if !ok {
-				return nil, invalid("holds an invalid escape")
+				return nil, invalid("contains an invalid escape")
 			}
 			end += utf8.EncodeRune(r.data[end:], char)
 		case c < ' ':
-			return nil, invalid("holds an unescaped control character")
+			return nil, invalid("contains an unescaped control character")
 		default:
 			r.data[end] = c
 			end++

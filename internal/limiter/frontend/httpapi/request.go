@@ -186,7 +186,7 @@ func (r *reader) headers(headers map[string]string) (repeated []string, err erro
 	err = r.object(maxHeaders, func(name []byte) error {
 		lower := strings.ToLower(string(name))
 		if _, twice := headers[lower]; twice {
-			return invalid("is given twice")
+			return invalid("occurs twice")
 		}
 		if lower == "" || len(lower) > maxText {
 			return invalid(fmt.Sprintf("must have a name of 1 to %d bytes", maxText))
@@ -290,7 +290,7 @@ func (r *reader) descriptor() (d plan.Descriptor, err error) {
 		})
 	})
 	if err == nil && !given {
-		err = inField("entries", invalid("must be given"))
+		err = inField("entries", invalid("is required"))
 	}
 	return d, err
 }

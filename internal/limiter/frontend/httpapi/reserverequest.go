@@ -90,7 +90,7 @@ func decodeCommit(body []byte, commit *limiter.Commit) error {
 	case err != nil:
 		return err
 	case cost == limiter.NoCost && commit.Costs == nil && commit.Response == nil:
-		return inField("cost", invalid("must be given"))
+		return inField("cost", invalid("is required"))
 	case cost != limiter.NoCost && commit.Costs != nil:
 		return inField("cost", invalid("cannot be given with costs"))
 	case commit.Costs != nil:

@@ -42,7 +42,7 @@ func (t *target) validate() error {
 	case t.all && (t.keyHash != "" || t.key != nil):
 		return inField("all", invalid("cannot be given with a key"))
 	case t.asGiven && t.key == nil:
-		return inField("asGiven", invalid("must be given with key"))
+		return inField("asGiven", invalid("needs key"))
 	}
 	return t.validateShared()
 }
@@ -88,7 +88,7 @@ func targetOfQuery(text string) (t target, a plan.Attributes, err error) {
 
 func readStateParameter(t *target, a *plan.Attributes, name string, values []string) (err error) {
 	if name != "key" && len(values) > 1 {
-		return invalid("is given twice")
+		return invalid("occurs twice")
 	}
 	switch name {
 	case "policy":
@@ -143,7 +143,7 @@ func decodeTarget(body []byte, verb Verb) (t target, err error) {
 		err = t.validate()
 	}
 	if err == nil && verb == VerbBlock && !given {
-		err = inField("duration", invalid("must be given"))
+		err = inField("duration", invalid("is required"))
 	}
 	return t, err
 }
