@@ -105,7 +105,7 @@ func TestGroupsOfACluster(t *testing.T) {
 	t.Run("what fails", func(t *testing.T) {
 		g := NewWithT(t)
 		for want, args := range map[string][]string{
-			"--group: is required":             {"import", file},
+			"--group: is required":                            {"import", file},
 			`--group "Gold": a lowercase RFC 1123 label must`: {"import", file, "--group", "Gold"},
 			"--shards 0: must be 1 to 10000":                  {"import", file, "--group", "gold", "--shards", "0"},
 			"has 2 columns: name the column":                  {"import", file, "--group", "gold"},
