@@ -139,7 +139,7 @@ func TestManifestsOfEnvoyGateway(t *testing.T) {
 	_, manifests, notes := convertEnvoyGateway(t, edgeAndShop+route+fmt.Sprintf(security, "extAuth: {grpc: {backendRefs: [{name: other, port: 1}]}}"))
 	g.Expect(manifests).To(BeEmpty())
 	g.Expect(notes).To(ContainElement(And(
-		HaveField("Loss", true), HaveField("Text", ContainSubstring("HTTPRoute shop/toys does not ask Weir: SecurityPolicy shop/own sends checks to another service")),
+		HaveField("Loss", true), HaveField("Text", ContainSubstring("HTTPRoute shop/toys does not call Weir: SecurityPolicy shop/own sends checks to another service")),
 	)))
 }
 

@@ -51,7 +51,7 @@ func (c *trafficConverter) wire() (all []wiring.Manifest) {
 		}, c.factsOf(t))
 		id := t.kind + " " + t.namespace + "/" + t.name
 		if err != nil {
-			c.lose(t.at, "%s does not ask Weir: %s", id, err)
+			c.lose(t.at, "%s does not call Weir: %s", id, err)
 			continue
 		}
 		for _, note := range notes {

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { home, relink, sample, trial, values } from "./stage.mjs";
+import { home, relink, sample, trial, uncommented, values } from "./stage.mjs";
 import { newest, sorted } from "./versions.mjs";
 
 test("versions are sorted, the newest first", () => {
@@ -43,6 +43,10 @@ test("the page of the commands has two sections of the README", () => {
 test("a sample is its comment and its manifest", () => {
   assert.equal(sample("burst", "# At most three.\n#\n# More.\napiVersion: v1\nspec:\n  # kept\n  a: 1\n"),
     "# burst\n\nAt most three.\n\nMore.\n\n```yaml\napiVersion: v1\nspec:\n  # kept\n  a: 1\n```\n");
+});
+
+test("comments are not shown", () => {
+  assert.equal(uncommented("a\n<!-- b -->\nc `<!-- d -->`\n<!-- e\nf -->\n```sh\ng\n```\n"), "a\nc `<!-- d -->`\n```sh\ng\n```\n");
 });
 
 test("the values are the section of the chart", () => {

@@ -9,6 +9,9 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
+// uncommented returns the text without its HTML comments, which are for tests and generators.
+export const uncommented = (text) => text.replace(/^<!--[^]*?-->\n?/gm, "");
+
 // relink resolves the relative links of a page of that folder against docs/.
 export function relink(text, folder) {
   return text.replace(/(\]\()(?![a-z]+:|#|\/)([^)]*)\)/g, (_, open, path) => {
@@ -65,13 +68,16 @@ export function sample(name, yaml) {
 
 // values returns the page of the section Values of the chart's README.
 export function values(readme) {
-  return "# Chart values\n\n" + relink(section(readme, "Values").replace(/<!--.*-->\n?/g, ""), "charts/weir") + "\n";
+  return "# Chart values\n\n" + relink(uncommented(section(readme, "Values")), "charts/weir") + "\n";
 }
 
 function stage(folder) {
   const read = (path) => readFileSync(join(root, path), "utf8");
   rmSync(folder, { recursive: true, force: true });
   cpSync(join(root, "docs"), folder, { recursive: true });
+  for (const file of readdirSync(folder, { recursive: true }).filter((name) => name.endsWith(".md"))) {
+    writeFileSync(join(folder, file), uncommented(readFileSync(join(folder, file), "utf8")));
+  }
   renameSync(join(folder, "README.md"), join(folder, "documentation.md"));
   writeFileSync(join(folder, "README.md"), home(read("README.md"), read("docs/tutorials/laptop.md")));
   writeFileSync(join(folder, "try.md"), trial(read("README.md")));

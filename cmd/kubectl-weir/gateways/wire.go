@@ -54,8 +54,8 @@ func newWireCommand(c *connect.Connection) *cobra.Command {
 	w := &wireOptions{}
 	cmd := &cobra.Command{
 		Use:   "wire KIND/NAME[/SECTION]",
-		Short: "Print the manifests by which a Gateway or route of Envoy Gateway asks Weir",
-		Long: `Print the manifests by which a Gateway or route of Envoy Gateway asks Weir.
+		Short: "Print the manifests that make a Gateway or route of Envoy Gateway call Weir",
+		Long: `Print the manifests that make a Gateway or route of Envoy Gateway call Weir.
 
 KIND is gateway, httproute, grpcroute or route (either kind of route), in the Namespace of -n.
 SECTION is a listener of the Gateway or a named rule of the route. The manifests are
