@@ -11,7 +11,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-export DOCS_VERSION="${1:-}" DOCS_OUT="$PWD/bin/docs" DOCS_PAGES="$PWD/bin/docs-pages"
+# bin may be a link, and VitePress compares real paths.
+mkdir -p bin
+bin="$(cd bin && pwd -P)"
+export DOCS_VERSION="${1:-}" DOCS_OUT="$bin/docs" DOCS_PAGES="$bin/docs-pages"
 export DOCS_BASE="${DOCS_BASE:-/}"
 if [[ -n $DOCS_VERSION ]]; then
   [[ $DOCS_VERSION =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || { echo "docs: $DOCS_VERSION is not a version" >&2 && exit 2; }
