@@ -57,7 +57,8 @@ CONFORM ?=
 
 # One set of flags for everything that compiles, so that tests, linters and the image share it (hack/flags.sh).
 export CGO_ENABLED := 0
-export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+FLAGS := -trimpath -tags=grpcnotrace
+export GOFLAGS := $(strip $(filter-out $(FLAGS),$(GOFLAGS)) $(FLAGS))
 
 # SECONDS_OF_SEEDS is how long `make seeds` runs.
 SECONDS_OF_SEEDS ?= 120

@@ -14,6 +14,6 @@ trap 'rm -rf "$folder"' EXIT
 mkdir -p bin/test
 go run ./test/conform --overlay "$folder"
 go build -overlay "$folder/overlay.json" -o bin/test/clock ./test/conform/system/testdata/clock
-hack/test.sh -tags clocks -run Overlay ./test/conform/system
+hack/test.sh -tags clocks,grpcnotrace -run Overlay ./test/conform/system
 go build -overlay "$folder/overlay.json" -buildvcs=false -o bin/test/weir-clocks ./cmd/weir
 go run ./test/conform --weir bin/test/weir-clocks --scenarios clocks "$@"

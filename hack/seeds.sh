@@ -21,7 +21,7 @@ echo "seeds: from $first on"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 for package in "${packages[@]}"; do
-  go test -c -vet=off -tags valkey -o "$folder/${package##*/}" "./internal/limiter/$package"
+  go test -c -vet=off -tags valkey,grpcnotrace -o "$folder/${package##*/}" "./internal/limiter/$package"
 done
 
 start=$SECONDS rounds=0

@@ -38,7 +38,7 @@ modules() {
 
 flags=(-vet=off -count=1 -timeout 30m)
 [[ "${ALL_SEEDS:-}" == true ]] || flags+=(-short)
-[[ "${VALKEY:-}" != true ]] || flags+=(-tags valkey)
+[[ "${VALKEY:-}" != true ]] || flags+=(-tags valkey,grpcnotrace)
 
 tiers=() rest=()
 for arg in "$@"; do

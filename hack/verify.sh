@@ -65,6 +65,7 @@ for module in . tools tools/actionlint tools/vale hack/kube hack/cluster hack/ga
 done
 step lint make --no-print-directory lint
 step prose make --no-print-directory prose
+step methods hack/methods.sh
 step openapi make --no-print-directory openapi
 step docs make --no-print-directory docs
 step workflows make --no-print-directory workflows

@@ -45,11 +45,10 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weir",
 		Short:         "Rate limits and abuse protection",
-		Version:       buildVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetVersionTemplate("weir {{.Version}}\n")
+	addVersionFlag(root)
 	root.SetFlagErrorFunc(explainFlagError)
 	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newSmokeTestCommand(), newVersionCommand())
 	root.AddCommand(offline.Commands("weir")...)

@@ -23,15 +23,26 @@ func newVersionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "weir", buildVersion())
-			return err
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
 	}
 }
 
-// buildVersion is what weir version and weir --version print.
-func buildVersion() string { return fmt.Sprintf("%s (commit %s, built %s)", version, commit, date) }
+// addVersionFlag adds --version to the root command. Cobra's own flag prints by a template, and a
+// program with templates keeps the methods of all its types.
+func addVersionFlag(root *cobra.Command) {
+	asked := root.Flags().BoolP("version", "v", false, "version for weir")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *asked {
+			return printVersion(cmd)
+		}
+		return cmd.Help()
+	}
+}
+
+func printVersion(cmd *cobra.Command) error {
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "weir %s (commit %s, built %s)\n", version, commit, date)
+	return err
+}
 
 // newBuildInfo returns the metric with the version of this build.
 func newBuildInfo() prometheus.Collector {

@@ -16,9 +16,11 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/contrib/propagators/autoprop"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -52,12 +54,9 @@ func FromEnvironment(ctx context.Context, version string, logger *slog.Logger) (
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		logger.Warn("Failed to export spans", "error", err)
 	}))
-	exporter, err := autoexport.NewSpanExporter(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %w", err)
-	}
-	if autoexport.IsNoneSpanExporter(exporter) {
-		return nil, nil //nolint:nilnil // tracing is off
+	exporter, err := newExporter(ctx)
+	if exporter == nil || err != nil {
+		return nil, err
 	}
 	// Attributes from the environment come last and take precedence.
 	attributes, err := resource.New(ctx,
@@ -68,6 +67,38 @@ func FromEnvironment(ctx context.Context, version string, logger *slog.Logger) (
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(attributes))
 	return &Tracing{Provider: provider, Propagator: autoprop.NewTextMapPropagator(), shutdown: provider.Shutdown}, nil
+}
+
+// newExporter returns the exporter of OTEL_TRACES_EXPORTER, nil for none. The exporters read their other
+// variables themselves.
+func newExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+	switch name := environment("OTEL_TRACES_EXPORTER"); name {
+	case "", "otlp":
+		return newOTLPExporter(ctx)
+	case "console":
+		return stdouttrace.New()
+	case "none":
+		return nil, nil //nolint:nilnil // tracing is off
+	default:
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not otlp, console or none", name)
+	}
+}
+
+// newOTLPExporter returns the exporter of the protocol that the environment names. The variable of the traces
+// takes precedence.
+func newOTLPExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+	variable := "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+	if environment(variable) == "" {
+		variable = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	}
+	switch protocol := environment(variable); protocol {
+	case "", "http/protobuf":
+		return otlptracehttp.New(ctx)
+	case "grpc":
+		return otlptracegrpc.New(ctx)
+	default:
+		return nil, fmt.Errorf("%s: %q is not http/protobuf or grpc", variable, protocol)
+	}
 }
 
 // environment reads an environment variable. The OpenTelemetry library reads the others

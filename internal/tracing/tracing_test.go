@@ -4,14 +4,17 @@
 package tracing_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-dev/weir/internal/tracing"
@@ -39,6 +42,7 @@ func unset(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{
 		"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED",
+		"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
 	} {
 		t.Setenv(name, "")
 	}
@@ -87,9 +91,50 @@ func TestTracingIsOffByDefaultAndWhenDisabled(t *testing.T) {
 	}
 }
 
-func TestUnknownExporterIsAnError(t *testing.T) {
+func TestUnknownValuesAreErrors(t *testing.T) {
+	for variable, allowed := range map[string]string{
+		"OTEL_TRACES_EXPORTER": "otlp, console or none", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf or grpc",
+		"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf or grpc",
+	} {
+		unset(t)
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")
+		t.Setenv(variable, "carrier-pigeon")
+		_, err := tracing.FromEnvironment(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
+		NewWithT(t).Expect(err).To(MatchError(variable + `: "carrier-pigeon" is not ` + allowed))
+	}
+}
+
+// The variable of the traces takes precedence.
+func TestProtocolOfTheEnvironment(t *testing.T) {
+	g := NewWithT(t)
 	unset(t)
-	t.Setenv("OTEL_TRACES_EXPORTER", "carrier-pigeon")
-	_, err := tracing.FromEnvironment(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("OTEL_TRACES_EXPORTER")))
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	received := make(chan string, 1)
+	server := grpc.NewServer()
+	coltracepb.RegisterTraceServiceServer(server, collectorServer{received: received})
+	go func() { _ = server.Serve(lis) }()
+	t.Cleanup(server.Stop)
+	t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+lis.Addr().String())
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc")
+	spans, err := tracing.FromEnvironment(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
+	g.Expect(err).NotTo(HaveOccurred())
+	_, span := spans.Provider.Tracer("test").Start(t.Context(), "one")
+	span.End()
+	g.Expect(spans.Close(t.Context())).To(Succeed())
+	g.Expect(<-received).To(Equal("one"))
+}
+
+// collectorServer reports the name of the first span of each export.
+type collectorServer struct {
+	coltracepb.UnimplementedTraceServiceServer
+
+	received chan<- string
+}
+
+func (c collectorServer) Export(_ context.Context, r *coltracepb.ExportTraceServiceRequest) (*coltracepb.ExportTraceServiceResponse, error) {
+	c.received <- r.GetResourceSpans()[0].GetScopeSpans()[0].GetSpans()[0].GetName()
+	return &coltracepb.ExportTraceServiceResponse{}, nil
 }

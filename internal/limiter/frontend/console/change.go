@@ -106,7 +106,7 @@ func (c *Console) change(v *visit) error {
 	case err != nil:
 		return err
 	case page.All:
-		return c.showPolicy(v, t.Policy, notice+" Number: "+number(int64(*answer.Lifted))+".")
+		return c.showPolicy(v, t.Policy, notice+" Number: "+number(*answer.Lifted)+".")
 	}
 	return c.showKey(v, t, notice, "")
 }

@@ -17,7 +17,10 @@
 //	login.go     how a session begins and ends
 //	guest.go     what a visitor without a session may do
 //	call.go      calls of the API within the process
-//	page.go      from a template to a response
+//	page.go      from the data of a page to a response
+//	html.go      escaping and links
+//	layout.go    what surrounds every page
+//	parts_html.go  what pages share; NAME_html.go is the HTML of the page in NAME.go
 //	load.go      parts of a page that load at the same time
 //	format.go    numbers, times and keys as text
 //	plot.go      rates as a drawing

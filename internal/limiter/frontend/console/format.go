@@ -4,9 +4,6 @@
 package console
 
 import (
-	"html/template"
-	"net/url"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -15,45 +12,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 )
 
-// functions are the functions of the templates.
-var functions = template.FuncMap{
-	"number":  numberOf,
-	"millis":  millis,
-	"keyURL":  keyURL,
-	"visible": visible,
-	"parts":   listedParts,
-	"why":     why,
-	"tableOf": func(keys []deniedKey, blocks []httptypes.ListedBlock, policies bool) keyTable {
-		return keyTable{keys, blocks, policies}
-	},
-	"policyURL": func(policy string) string {
-		return pathPolicy + "?" + url.Values{"policy": {policy}}.Encode()
-	},
-	"date":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04") + " UTC" },
-	"share": func(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + " %" },
-	"join":  strings.Join,
-	"form":  func(csrf string, t *target) targetForm { return targetForm{csrf, t} },
-}
-
-// keyTable is a table of keys. Policies adds the column of policies.
-type keyTable struct {
-	Keys     []deniedKey
-	Blocks   []httptypes.ListedBlock
-	Policies bool
-}
-
-// targetForm is what the hidden fields of a form contain.
-type targetForm struct {
-	CSRF   string
-	Target *target
-}
-
-// numberOf formats an int or an int64.
-func numberOf(n any) string { return number(reflect.ValueOf(n).Int()) }
-
 // number formats a number with separators, as in 1,234.
-func number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
+func number[T int | int64](n T) string {
+	digits := strconv.FormatInt(int64(n), 10)
 	sign := ""
 	if n < 0 {
 		sign, digits = "-", digits[1:]
@@ -94,6 +55,12 @@ func millis(n int64) string {
 	}
 	return strings.Join(text, " ")
 }
+
+// date formats a time as in "2 Jan 2026, 15:04 UTC".
+func date(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04") + " UTC" }
+
+// percent formats a share, 0..1.
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
 
 // maxShownPart is how many characters of a part of a key a list shows.
 const maxShownPart = 60
@@ -146,9 +113,4 @@ func why(m *httptypes.NearMiss) string {
 	case limiter.NearByName: // removed by RemoveByName
 	}
 	return string(m.Reason)
-}
-
-// keyURL returns the page of a listed key.
-func keyURL(policy, hash string) string {
-	return pathKey + "?" + url.Values{"policy": {policy}, "keyHash": {hash}}.Encode()
 }

@@ -51,7 +51,7 @@ func (p *overviewPage) Example() string {
 }
 
 // Loaded is the number of policies in force.
-func (p *overviewPage) Loaded() int64 { return int64(len(p.Policies.Data.Policies)) }
+func (p *overviewPage) Loaded() int { return len(p.Policies.Data.Policies) }
 
 // Replicas are the live replicas, as many as the page shows.
 func (p *overviewPage) Replicas() []httptypes.Replica {

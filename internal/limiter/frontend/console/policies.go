@@ -27,8 +27,8 @@ type policiesPage struct {
 	Leader     bool
 	Standalone bool
 	Activity   string // why there are no rates
-	// Previous and Next are the addresses of the other pages; empty without one.
-	Previous, Next string
+	// Previous and Next are the other pages; empty without one.
+	Previous, Next link
 }
 
 type policyRow struct {
@@ -139,15 +139,15 @@ func (p *policiesPage) cut(rows []policyRow, query url.Values) {
 	p.Found = len(rows)
 	from, _ := strconv.Atoi(query.Get("from")) // 0 if it is not a number
 	from = min(max(from, 0), max(len(rows)-1, 0)) / pageSize * pageSize
-	address := func(from int) string {
+	pageFrom := func(from int) link {
 		query.Set("from", strconv.Itoa(from))
-		return pathPolicies + "?" + query.Encode()
+		return linkTo(pathPolicies, query)
 	}
 	if from > 0 {
-		p.Previous = address(from - pageSize)
+		p.Previous = pageFrom(from - pageSize)
 	}
 	if from+pageSize < len(rows) {
-		p.Next = address(from + pageSize)
+		p.Next = pageFrom(from + pageSize)
 	}
 	p.Policies = rows[from:min(from+pageSize, len(rows))]
 }

@@ -4,8 +4,6 @@
 package console
 
 import (
-	"strconv"
-
 	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -52,6 +50,3 @@ func lengthText(l *plan.Limit) string {
 
 // shareOf returns the share, 0..1.
 func shareOf(n, of int64) float64 { return min(float64(n)/float64(of), 1) }
-
-// Left returns the percentage at which the label of Retry is.
-func (w *window) Left() string { return strconv.FormatInt(w.RetryMs*100/w.Span, 10) }

@@ -1,0 +1,237 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+)
+
+// write implements content.
+func (p *overviewPage) write(m *markup, _ *layout) {
+	m.add(`<h1>Overview</h1>
+<section aria-labelledby="rates">
+<h2 id="rates">Decisions in the last hour</h2>
+`)
+	p.writeRates(m)
+	m.add(`
+</section>
+<div class="columns">
+<section aria-labelledby="top">
+<h2 id="top">Denied most often</h2>
+`)
+	p.writeTop(m)
+	m.add(`
+</section>
+<section aria-labelledby="blocks">
+<h2 id="blocks">Blocked now</h2>
+`)
+	p.writeBlocks(m)
+	m.add(`
+</section>
+<section aria-labelledby="ready">
+<h2 id="ready">Policies</h2>
+`)
+	p.writeReady(m)
+	m.add(`
+</section>
+<section aria-labelledby="health">
+<h2 id="health">Replicas and Redis</h2>
+`)
+	p.writeHealth(m)
+	m.add(`
+</section>
+</div>`)
+}
+
+func (p *overviewPage) writeRates(m *markup) {
+	if p.Rates.Problem != "" {
+		m.add(problemNote, p.Rates.Problem)
+		return
+	}
+	m.add("\n")
+	m.plot(p.Plot)
+	m.add("\n")
+	m.since(p.Rates.Data.Since)
+	m.add("\n")
+	if missing := p.Rates.Data.Missing; len(missing) > 0 {
+		m.add(`<p class="hint">These replicas did not report: %.</p>`, strings.Join(missing, ", "))
+	}
+	m.add("\n")
+	if p.Plot.Most == 0 {
+		p.writeExample(m)
+	}
+}
+
+// writeExample writes how to see a first decision.
+func (p *overviewPage) writeExample(m *markup) {
+	example := p.Example()
+	if example == "" {
+		m.add(`<p class="empty">Nothing is decided, since no policy is in force. `)
+		if p.Standalone {
+			m.add(`Add a policy to a folder of <code>--policies</code>.`)
+		} else {
+			m.add(`Apply a RateLimitPolicy with kubectl.`)
+		}
+		m.add(`</p>`)
+		return
+	}
+	m.add(`<p class="empty">Nothing was decided yet. This page shows decisions within a second: send a check`)
+	m.addIf(!p.Standalone, `, in a cluster from a pod that may call the Service of Weir`)
+	m.add(`, and reload.</p>
+`)
+	if p.CheckURL != "" {
+		m.add(`<pre tabindex="0"><code>curl -i -d '{"policies":["%"],"key":"alice"}' %/v1/check</code></pre>`, example, p.CheckURL)
+	}
+	m.add("\n")
+}
+
+func (p *overviewPage) writeTop(m *markup) {
+	if p.Top.Problem != "" {
+		m.add(problemNote, p.Top.Problem)
+		return
+	}
+	if len(p.Keys) > 0 {
+		m.add("\n")
+		m.keysTable(p.Keys, true)
+		m.add(`
+<p class="hint">In the last five to ten minutes.`)
+		if dropped := p.Top.Data.Dropped; dropped != 0 {
+			m.add(` Denials that could not be recorded: %.`, number(dropped))
+		}
+		m.add(`</p>
+`)
+	} else {
+		m.add(`<p class="empty">No key was denied in the last minutes. Keys appear here within a second of their first denial.</p>`)
+	}
+	m.add("\n")
+	m.hidden(p.Top.Data.HiddenPolicies)
+}
+
+func (p *overviewPage) writeBlocks(m *markup) {
+	if p.Blocks.Problem != "" {
+		m.add(problemNote, p.Blocks.Problem)
+		return
+	}
+	if len(p.Blocks.Data.Blocks) > 0 {
+		m.add("\n")
+		m.blocksTable(p.Blocks.Data.Blocks, true)
+		m.add("\n")
+		m.addIf(p.Blocks.Data.Truncated, `<p class="hint">There are more: open a policy to see its blocks.</p>`)
+		m.add("\n")
+	} else {
+		m.add(`<p class="empty">No key is blocked. A limit with <code>blockDuration</code> blocks keys that exceed it; an operator can block any key.</p>`)
+	}
+	m.add("\n")
+	m.hidden(p.Blocks.Data.HiddenPolicies)
+}
+
+func (p *overviewPage) writeReady(m *markup) {
+	if p.Policies.Problem != "" {
+		m.add(problemNote, p.Policies.Problem)
+		return
+	}
+	m.add(`
+<p><a href="/console/policies"><span class="num">%</span> in force</a></p>
+`, number(p.Loaded()))
+	switch {
+	case len(p.Unready) > 0:
+		p.writeUnready(m)
+	case p.Standalone:
+		m.add(`<p class="empty">Policies come from files, and are in force once they are loaded.</p>
+`)
+	case p.Leader:
+		m.addIf(p.HiddenUnready == 0, `<p class="empty">All policies are ready.</p>`)
+		m.add("\n")
+	default:
+		m.add(`<p class="note warn">No leader reports, so it is unknown which policies are ready, and edits of policies do not take effect. See <code>kubectl weir check</code>.</p>`)
+	}
+	m.add("\n")
+	if p.HiddenUnready != 0 {
+		m.add(`<p class="hint">Others that are not ready: <span class="num">%</span>.</p>`, number(p.HiddenUnready))
+	}
+}
+
+func (p *overviewPage) writeUnready(m *markup) {
+	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Policies that are not ready"><table>
+<caption>Policies that are not ready</caption>
+<thead><tr><th scope="col">Policy</th><th scope="col">Reason</th></tr></thead>
+<tbody>`)
+	for _, policy := range p.Unready {
+		m.add(`<tr><td>`)
+		m.policyLink(policy.Name)
+		m.add(`</td><td>`+unready+`</td></tr>`, policy.Reason)
+	}
+	m.add(`</tbody>
+</table></div>
+`)
+}
+
+func (p *overviewPage) writeHealth(m *markup) {
+	if p.Process.Problem != "" {
+		m.add(problemNote, p.Process.Problem)
+	} else if p.Process.Data != nil {
+		writeProcess(m, p.Process.Data)
+	}
+	m.add("\n")
+	replicas := p.Replicas()
+	if len(replicas) == 0 {
+		m.add(`<p class="empty">This process decides alone.</p>`)
+		return
+	}
+	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Replicas"><table>
+<caption>Replicas that decide</caption>
+<thead><tr><th scope="col">Name</th><th scope="col" class="num">Revision</th><th scope="col" class="num">Skipped plans</th></tr></thead>
+<tbody>`)
+	for _, r := range replicas {
+		m.add(`<tr><td>%</td><td class="num">%</td><td class="num">%</td></tr>`, r.Name, number(r.Revision), count(r.Skips))
+	}
+	m.add(`</tbody>
+</table></div>`)
+}
+
+func writeProcess(m *markup, p *httptypes.Process) {
+	m.add(`<dl>
+`)
+	m.with(p.Version, `<dt>Version</dt><dd>%</dd>`)
+	m.add("\n")
+	if p.Redis != nil {
+		writeRedis(m, p.Redis)
+	} else {
+		m.add(`<dt>Redis</dt><dd>none: counters are in the memory of this process</dd>`)
+	}
+	m.add("\n")
+	for _, c := range p.Certificates {
+		m.add(`<dt>Certificate %</dt><dd class="num">until %</dd>`, c.Name, date(c.Expires))
+	}
+	m.add(`
+</dl>`)
+	if p.Redis != nil {
+		m.each(p.Redis.Problems, `<p class="note warn">%</p>`)
+	}
+}
+
+func writeRedis(m *markup, r *httptypes.Redis) {
+	servers := "does not answer"
+	if len(r.Servers) > 0 {
+		servers = strings.Join(r.Servers, ", ")
+	}
+	m.add(`<dt>Redis</dt><dd>%`, servers)
+	m.with(r.OldestTested, ` <span class="badge bad">older than %</span>`)
+	m.add(`</dd>
+`)
+	if len(r.Evictions) > 0 {
+		m.add(`<dt>Eviction</dt><dd>%</dd>`, strings.Join(r.Evictions, ", "))
+	}
+	m.add("\n")
+	if len(r.Servers) > 0 {
+		memory := "no maxmemory"
+		if r.MemoryUse != 0 {
+			memory = percent(r.MemoryUse) + " of maxmemory"
+		}
+		m.add(`<dt>Memory</dt><dd class="num">%</dd>`, memory)
+	}
+	m.add("\n")
+}

@@ -1,0 +1,187 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"cmp"
+
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+)
+
+// write implements content.
+func (p *tryPage) write(m *markup, l *layout) {
+	m.add(`<h1>Try a request</h1>
+<p class="hint">Shows which policies apply and how they would decide. Nothing is spent.</p>
+`)
+	m.with(p.Problem, alert)
+	m.add("\n")
+	p.writeForm(m, l)
+	if p.Answer == nil {
+		return
+	}
+	writeDecision(m, &p.Answer.Decision)
+	p.writeApplied(m)
+	if len(p.Answer.NearMisses) > 0 {
+		writeNearMisses(m, p.Answer)
+	}
+}
+
+func (p *tryPage) writeForm(m *markup, l *layout) {
+	m.add(`<form method="post" action="/console/try" class="stack">
+<input type="hidden" name="csrf" value="%">
+<div class="request"><div><label for="method">Method</label><input id="method" name="method" value="%" list="methods" spellcheck="false"><datalist id="methods"><option value="GET"><option value="POST"><option value="PUT"><option value="PATCH"><option value="DELETE"><option value="HEAD"></datalist></div>
+<div><label for="url">URL or path</label><input id="url" name="url" value="%" placeholder="https://shop.example/login" spellcheck="false" autocomplete="off"></div></div>
+<label for="headers">Headers, one a line</label>
+<textarea id="headers" name="headers" rows="3" placeholder="X-Account: bob" spellcheck="false" autocomplete="off">%</textarea>
+<label for="address">Client address</label>
+<input id="address" name="remoteAddress" value="%" placeholder="192.0.2.1" spellcheck="false" autocomplete="off">
+<details`, l.CSRF, p.Method, p.URL, p.Headers, p.RemoteAddress)
+	m.addIf(p.Principal+p.Claims+p.Domain+p.Descriptors != "", " open")
+	m.add(`><summary>Principal, claims, and checks by Envoy</summary><div class="stack">
+<label for="principal">Principal</label><input id="principal" name="principal" value="%" spellcheck="false" autocomplete="off">
+<label for="claims">Claims of verified tokens, as JSON</label><textarea id="claims" name="claims" rows="2" placeholder="{&quot;jwt&quot;: {&quot;tenant&quot;: &quot;acme&quot;}}" spellcheck="false" autocomplete="off">%</textarea>
+<label for="domain">Domain</label><input id="domain" name="domain" value="%" spellcheck="false">
+<label for="targets">Gateway and route, one a line</label><textarea id="targets" name="targets" rows="2" placeholder="HTTPRoute/shop/checkout" spellcheck="false">%</textarea>
+<label for="descriptors">Descriptors, one a line</label><textarea id="descriptors" name="descriptors" rows="2" placeholder="user_id=7,tier=gold" spellcheck="false">%</textarea>
+</div></details>
+<div><button class="primary">Explain</button></div>
+</form>
+`, p.Principal, p.Claims, p.Domain, p.Targets, p.Descriptors)
+}
+
+func writeDecision(m *markup, d *httptypes.ExplainedDecision) {
+	verdict := "Denied"
+	if d.Allowed {
+		verdict = "Allowed"
+	}
+	m.add(`
+<section aria-labelledby="decision"><h2 id="decision">Decision</h2>
+<p class="verdict"><span class="badge %">%</span> %`, verdictClass(d.Allowed), verdict, string(d.Reason))
+	if d.Policy != "" {
+		m.add(", by ")
+		m.policyLink(d.Policy)
+	}
+	m.with(d.Limit, ", limit %")
+	if d.RetryAfterMs != 0 {
+		m.add(`; admitted again in <span class="num">%</span>`, millis(d.RetryAfterMs))
+	}
+	m.add(`.</p>
+`)
+	m.with(string(d.Degraded), `<p class="note warn">Redis did not answer: the failure mode % decided.</p>`)
+	m.add(`
+</section>
+`)
+}
+
+// verdictClass is the class of the badge of a verdict.
+func verdictClass(allowed bool) string {
+	if allowed {
+		return "good"
+	}
+	return "bad"
+}
+
+// writeApplied writes the policies that apply.
+func (p *tryPage) writeApplied(m *markup) {
+	m.add(`<section aria-labelledby="apply"><h2 id="apply">Policies that apply</h2>
+`)
+	for i := range p.Answer.Policies {
+		writeExplained(m, &p.Answer.Policies[i])
+	}
+	if len(p.Answer.Policies) == 0 {
+		m.add(`<p class="empty">No policy applies to this request. `)
+		if len(p.Answer.NearMisses) > 0 {
+			m.add(`Those below nearly do.`)
+		} else {
+			m.add(`<a href="/console/policies">See all policies</a>.`)
+		}
+		m.add(`</p>`)
+	}
+	m.add("\n")
+	m.hidden(p.Answer.HiddenPolicies)
+	m.add("\n")
+	if p.ByName != 0 {
+		m.add(`<p class="hint">Policies without matches: %. They apply only to checks that name them.</p>`, number(p.ByName))
+	}
+	m.add(`
+</section>
+`)
+}
+
+// writeExplained writes one policy that applies.
+func writeExplained(m *markup, p *httptypes.ExplainedPolicy) {
+	m.add(`<article class="limit"><h3>`)
+	m.policyLink(p.Policy)
+	m.add(" ")
+	m.modeBadge(string(p.Mode))
+	m.add(` <span class="badge %">%</span></h3>
+<dl>`, verdictClass(p.Allowed), string(p.Reason))
+	for i := range p.Key {
+		part := &p.Key[i]
+		name := "Key"
+		if part.Type != "" {
+			name = string(part.Type) + " " + part.Name
+		}
+		m.add(`<dt>%</dt><dd>`+codePart+`</dd>`, name, visible(part.Value))
+	}
+	m.add("\n")
+	m.with(p.Override, `<dt>Override</dt><dd>%</dd>`)
+	m.with(p.Group, `<dt>Group</dt><dd>%</dd>`)
+	m.with(string(p.Action), `<dt>Action</dt><dd>%</dd>`)
+	if e := p.Exception; e != nil {
+		m.add(`<dt>Exception</dt><dd>% (%) until %</dd>`, e.Name, string(e.Action), until(e))
+	}
+	m.add("\n")
+	if p.Blocked {
+		m.add(`<dt>Blocked</dt><dd>for <span class="num">%</span>, by %</dd>`, millis(p.BlockLeftMs), blockedBy(p.BlockedBy))
+	}
+	m.add(`</dl>
+`)
+	if len(p.Limits) > 0 {
+		writeExplainedLimits(m, p)
+	}
+	m.add(`
+</article>`)
+}
+
+func writeExplainedLimits(m *markup, p *httptypes.ExplainedPolicy) {
+	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Limits of %"><table><caption class="off">Limits of %</caption>
+<thead><tr><th scope="col">Limit</th><th scope="col" class="num">Used</th><th scope="col" class="num">Threshold</th><th scope="col" class="num">Window</th><th scope="col" class="num">Left</th></tr></thead>
+<tbody>`, p.Policy, p.Policy)
+	for i := range p.Limits {
+		limit := &p.Limits[i]
+		m.add(`<tr><td>%</td><td class="num">%</td><td class="num">%</td><td class="num">%</td><td class="num">%</td></tr>`,
+			limit.Limit, number(limit.Used), number(limit.Threshold), cmp.Or(limit.Window, limit.Calendar, "at once"), number(limit.Remaining))
+	}
+	m.add(`</tbody></table></div>`)
+}
+
+func writeNearMisses(m *markup, answer *httptypes.Explanation) {
+	m.add(`<section aria-labelledby="near"><h2 id="near">Near misses</h2>
+<div class="scroll" tabindex="0" role="group" aria-label="Policies that nearly apply"><table><caption class="off">Policies that nearly apply</caption>
+<thead><tr><th scope="col">Policy</th><th scope="col">Why not</th><th scope="col">It wants</th><th scope="col">The request has</th></tr></thead>
+<tbody>`)
+	for i := range answer.NearMisses {
+		miss := &answer.NearMisses[i]
+		m.add(`<tr><td>`)
+		m.policyLink(miss.Policy)
+		m.add(`</td>
+<td>%</td><td>`, why(miss))
+		for _, value := range miss.Wants {
+			m.add(codePart+" ", visible(value))
+		}
+		m.add(`</td><td>`)
+		for _, value := range miss.Got {
+			m.add(codePart+" ", visible(value))
+		}
+		m.add(`</td></tr>`)
+	}
+	m.add(`</tbody></table></div>
+`)
+	if answer.MoreNearMisses != 0 {
+		m.add(`<p class="hint">More near misses: %.</p>`, number(answer.MoreNearMisses))
+	}
+	m.add(`
+</section>`)
+}
