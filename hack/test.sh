@@ -68,7 +68,7 @@ run() {
   # After a flag of a test, go test reads no more packages.
   ((${#packages[@]} > 0)) || { echo "test: no packages in ${tiers[*]}" >&2; return 1; }
   mapfile -t together < <(go list "${packages[@]}" | grep -vxF "$alone")
-  if [[ "${RACE:-}" == true ]]; then
+  if [[ "${RACE:-}" == true ]] && ((${#together[@]} > 0)); then
     mapfile -t without < <(printf '%s\n' "${together[@]}" | grep -xF "$unraced")
     mapfile -t together < <(printf '%s\n' "${together[@]}" | grep -vxF "$unraced")
   fi

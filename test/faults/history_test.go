@@ -21,8 +21,9 @@ type record struct {
 	allowed    bool
 	// degraded is the failure mode that decided, empty if the limits did.
 	degraded string
-	// failed is true if there was no answer.
-	failed bool
+	// failed is true if there was no answer, and failure is why.
+	failed  bool
+	failure string
 	// fromSlice is true if the process decided from a slice.
 	fromSlice bool
 	// waits is true for a denial that only units held by others cause.

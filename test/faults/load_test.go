@@ -133,7 +133,7 @@ func (l *load) ask(policy, key string) record {
 	r.process = process
 	r.end = time.Now()
 	if err != nil {
-		r.failed = true
+		r.failed, r.failure = true, err.Error()
 		return r
 	}
 	defer func() { _ = response.Body.Close() }()
@@ -142,7 +142,9 @@ func (l *load) ask(policy, key string) record {
 	if response.Header.Get("Weir-Overflow") != "" {
 		r.key = overflowKey // Redis is nearly full, and the key was new
 	}
-	r.failed = response.StatusCode >= 500 && r.degraded == ""
+	if response.StatusCode >= 500 && r.degraded == "" {
+		r.failed, r.failure = true, response.Status
+	}
 	if slices.Contains(slicedPolicies, policy) && !r.failed {
 		l.readSlices(&r, response.Body)
 	}
@@ -155,8 +157,8 @@ func (l *load) readSlices(r *record, body io.Reader) {
 		FromSlice bool
 		WaitsFor  string
 	}
-	if json.NewDecoder(body).Decode(&answer) != nil {
-		r.failed = true
+	if err := json.NewDecoder(body).Decode(&answer); err != nil {
+		r.failed, r.failure = true, err.Error()
 		return
 	}
 	r.fromSlice, r.waits = answer.FromSlice, answer.WaitsFor != ""

@@ -216,9 +216,19 @@ func (f *fault) judge(t *testing.T, records []record, began, ended time.Time, s 
 		g.Expect(r.degraded).To(BeNumerically(">", 0), "degraded answers")
 	}
 	if !f.drops {
-		g.Expect(r.failed).To(BeZero(), "calls without an answer")
+		g.Expect(failures(records)).To(BeEmpty(), "calls without an answer")
 	}
 	return r
+}
+
+// failures returns why calls had no answer, and when they were sent.
+func failures(records []record) (all []string) {
+	for i := range records {
+		if c := &records[i]; c.failed {
+			all = append(all, c.start.Format(time.RFC3339Nano)+" "+c.policy+": "+c.failure)
+		}
+	}
+	return all
 }
 
 // judgeVerdicts checks that answers without Redis follow the failure mode, and that limits are exceeded
