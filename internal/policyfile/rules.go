@@ -5,6 +5,7 @@ package policyfile
 
 import (
 	"math"
+	"sync"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -23,9 +24,11 @@ import (
 // They only find out that an object is valid. The validator of the API server judges all others, and the schemas
 // that are unusual.
 type rules struct {
-	schema     common.Schema
-	own        []celgo.Program // of the schema itself
-	unusual    bool
+	schema  common.Schema
+	unusual bool
+	// own returns the programs of the schema itself, and false if they are unusual. Objects use few of the schemas, and
+	// compiling a rule is slow and takes 30 KiB, so the first object with a value for the schema compiles them.
+	own        func() (programs []celgo.Program, usual bool)
 	properties map[string]*rules
 	items      *rules // of a list
 }
@@ -38,7 +41,7 @@ func newRules(s *structuralschema.Structural, prepared common.Schema, declType *
 	}
 	r := &rules{schema: prepared, properties: map[string]*rules{}}
 	r.unusual = s.XEmbeddedResource || s.AdditionalProperties != nil || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0
-	r.compile(s, declType)
+	r.own = sync.OnceValues(func() ([]celgo.Program, bool) { return compile(s, declType) })
 	for name := range s.Properties {
 		r.addProperty(s, name, declType)
 	}
@@ -48,19 +51,23 @@ func newRules(s *structuralschema.Structural, prepared common.Schema, declType *
 	return r
 }
 
-// compile adds the rules of the schema itself.
-func (r *rules) compile(s *structuralschema.Structural, declType *apiservercel.DeclType) {
+// compile returns the programs of the rules of the schema itself, and whether they are usual.
+func compile(s *structuralschema.Structural, declType *apiservercel.DeclType) (programs []celgo.Program, usual bool) {
+	if len(s.XValidations) == 0 {
+		return nil, true
+	}
 	compiled, err := cel.Compile(s, declType, celconfig.PerCallLimit,
 		environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()), cel.StoredExpressionsEnvLoader())
-	r.unusual = r.unusual || err != nil
+	usual = err == nil
 	for i := range compiled {
 		switch result := &compiled[i]; {
 		case result.Error != nil || s.XValidations[i].OptionalOldSelf != nil:
-			r.unusual = true
+			usual = false
 		case result.Program != nil && !result.UsesOldSelf: // an object in a file has no old one
-			r.own = append(r.own, result.Program)
+			programs = append(programs, result.Program)
 		}
 	}
+	return programs, usual
 }
 
 // addProperty adds the rules of a property, if CEL sees it.
@@ -81,7 +88,7 @@ func (r *rules) addProperty(s *structuralschema.Structural, name string, declTyp
 // newResourceRules returns the rules of a resource.
 func newResourceRules(s *structuralschema.Structural) *rules {
 	r := newRules(s, newRuleSchema(s), model.SchemaDeclType(s, true))
-	if len(r.own) > 0 {
+	if len(s.XValidations) > 0 {
 		r.unusual = true // the API server adds metadata to the root
 	}
 	return r
@@ -93,11 +100,12 @@ func (r *rules) hold(value any, budget *uint64) bool {
 	if r == nil || value == nil { // as the API server
 		return true
 	}
-	if r.unusual {
+	own, usual := r.own()
+	if r.unusual || !usual {
 		return false
 	}
 	self := map[string]any{cel.ScopedVarName: common.UnstructuredToVal(value, r.schema)}
-	for _, program := range r.own {
+	for _, program := range own {
 		result, details, err := program.Eval(self)
 		if err != nil || result != types.True || !spend(details, budget) {
 			return false
