@@ -24,19 +24,24 @@ func List(folder string) (files, folders []string, errs []*fs.PathError) {
 	for _, entry := range entries {
 		path := filepath.Join(folder, entry.Name())
 		switch {
-		case strings.HasPrefix(entry.Name(), "."):
+		case isHidden(path):
 		case entry.IsDir():
 			filesBelow, foldersBelow, problems := List(path)
 			files, folders, errs = append(files, filesBelow...), append(folders, foldersBelow...), append(errs, problems...)
-		case isManifest(path):
+		case IsManifest(path):
 			files = append(files, path)
 		}
 	}
 	return files, folders, errs
 }
 
-// isManifest reports whether the file may contain policies.
-func isManifest(path string) bool {
+func isHidden(path string) bool { return strings.HasPrefix(filepath.Base(path), ".") }
+
+// IsManifest reports whether List would return the file: it may contain policies.
+func IsManifest(path string) bool {
+	if isHidden(path) {
+		return false
+	}
 	name, extension := filepath.Base(path), filepath.Ext(path)
 	if !slices.Contains([]string{".yaml", ".yml", ".json"}, extension) || strings.TrimSuffix(name, extension) == "kustomization" {
 		return false

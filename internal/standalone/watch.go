@@ -10,12 +10,17 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/weir-dev/weir/internal/policyfile"
 )
 
 const (
-	// settleTime is how long files must be unchanged before they are read: an editor
-	// truncates, writes and renames, and an incomplete file must not be loaded.
+	// settleTime is how long files must be unchanged after a write before they are read: an editor
+	// truncates and writes, and an incomplete file must not be loaded.
 	settleTime = 50 * time.Millisecond
+	// renameTime is how long they must be unchanged after anything else: what is renamed into its place is complete. One change
+	// of a folder is several events.
+	renameTime = 2 * time.Millisecond
 	// recheckInterval is how often the files are read without a change event: some
 	// file systems send none.
 	recheckInterval = 10 * time.Second
@@ -34,15 +39,20 @@ func (e *Endpoint) watch(ctx context.Context) error {
 	// A file may have changed between the first load and now.
 	due := time.NewTimer(settleTime)
 	defer due.Stop()
+	written := false // since the last load
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-watcher.Events:
-			due.Reset(settleTime)
+		case event := <-watcher.Events:
+			written = written || isWrite(event)
+			if due.Reset(renameTime); written {
+				due.Reset(settleTime)
+			}
 		case err := <-watcher.Errors:
 			e.options.Logger.Warn("Failed to watch policy files", "error", err)
 		case <-due.C:
+			written = false
 			watched := len(watcher.WatchList())
 			e.reload(ctx)
 			if err := e.watchFolders(watcher); err != nil {
@@ -54,6 +64,11 @@ func (e *Endpoint) watch(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// isWrite reports whether the event is the write of a policy file, which may be incomplete.
+func isWrite(event fsnotify.Event) bool {
+	return event.Has(fsnotify.Write) && policyfile.IsManifest(event.Name)
 }
 
 // watchFolders watches the folders that the last load has found. The watcher ignores those that it watches, and forgets those that
