@@ -151,8 +151,11 @@ func writeExplainedLimits(m *markup, p *httptypes.ExplainedPolicy) {
 <tbody>`, p.Policy, p.Policy)
 	for i := range p.Limits {
 		limit := &p.Limits[i]
-		m.add(`<tr><td>%</td><td class="num">%</td><td class="num">%</td><td class="num">%</td><td class="num">%</td></tr>`,
-			limit.Limit, number(limit.Used), number(limit.Threshold), cmp.Or(limit.Window, limit.Calendar, "at once"), number(limit.Remaining))
+		m.add(`<tr><td>%</td>`, limit.Limit)
+		m.each([]string{
+			number(limit.Used), number(limit.Threshold), cmp.Or(limit.Window, limit.Calendar, "at once"), number(limit.Remaining),
+		}, `<td class="num">%</td>`)
+		m.add(`</tr>`)
 	}
 	m.add(`</tbody></table></div>`)
 }
