@@ -193,7 +193,7 @@ const kindUnreachable = "unreachable"
 
 // errorKind groups errors, so that only a change of the kind is logged.
 func errorKind(err error) string {
-	for _, kind := range []error{errNotObserved, errLeaderAlive, ErrDeposed, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading} {
+	for _, kind := range []error{errNotObserved, errLeaderAlive, errLaterLayout, ErrDeposed, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading} {
 		if errors.Is(err, kind) {
 			return kind.Error()
 		}

@@ -84,6 +84,7 @@ func TestALaterLayoutIsLeftAlone(t *testing.T) {
 	c.Expect(before.layout).To(BeEquivalentTo(layout))
 	c.Expect(c.client.HSet(t.Context(), c.scripts.metaKey(), "layout", layout+1).Err()).To(Succeed())
 	c.Eventually(l.Err).Should(MatchError(errLaterLayout))
+	c.Expect(errorKind(l.Err())).To(Equal(errLaterLayout.Error()), "the leader reached Redis")
 	c.Eventually(r.isFollowing).Should(BeFalse())
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(5))
 	c.Expect(c.header().version).To(Equal(before.version))
