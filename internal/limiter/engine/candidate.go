@@ -84,7 +84,7 @@ func newCandidateJudge(evaluate evaluator) *candidateJudge {
 // judge judges the decided check by the candidates, and counts their verdicts beside the
 // verdicts of the limits in force. The caller waits only where a commit may follow, which must find the hold.
 func (j *candidateJudge) judge(ctx context.Context, ev *evaluation) {
-	if len(ev.candidates) == 0 || ev.reply == nil || !ev.isFree() || ev.copiedID() != nil {
+	if ev.reply == nil || !ev.isFree() {
 		return
 	}
 	for i := range ev.candidates {

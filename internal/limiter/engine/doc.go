@@ -3,9 +3,10 @@
 
 // Package engine decides checks from a snapshot of plans.
 //
-// Reading order, in the order of a decision:
+// Reading order, in the order of a decision. Each phase begins in a file of its own; the files below it are the stages
+// that a policy or a check switches on.
 //
-//	engine.go           Decide: find the policies, evaluate them, judge the reply, count
+//	engine.go           Engine, its options and the snapshot that it uses
 //	view.go             a snapshot of plans, prepared for deciding
 //	policy.go           a plan prepared for deciding
 //	variant.go          the limits of a policy, with the numbers of one override, and a cache of derived ones
@@ -17,19 +18,27 @@
 //	expression.go       CEL expressions, compiled on first use
 //	key.go              the key of a request, and of a reservation
 //	report.go           how the policies of a check are found and evaluated, for an explanation
-//	share.go            which policies have a share in the time for expressions
-//	find.go             which policies apply to a check
-//	flood.go            protection from floods of new keys
-//	chain.go            how many policies take part, and what decides for the others
-//	evaluation.go       from policies to one call of the store
+//	decide.go           Decide: the phases of a decision, one after the other
+//	evaluation.go       the memory of one decision
 //	operations.go       a call to a store for several policies, with its reply
-//	apart.go            decisions of each Namespace alone, after an error of the script
-//	holds.go            what a reserve holds
-//	judge.go            from the reply of the store to a decision
-//	candidate.go        limits that are tried out
-//	local.go            decisions in this process while the store does not answer
-//	cost.go             what a commit spends
-//	latecharge.go       reservations and charges of Envoy
+//	match.go            first phase: which policies apply
+//	share.go              which policies have a share in the time for expressions
+//	charges.go          second phase: what the check charges, to which keys
+//	addpolicy.go          the charges of one policy
+//	chain.go, turns.go    more policies than one check may have
+//	holds.go              reserves: what they hold
+//	cost.go, latecharge.go
+//	                      checks of Envoy that commit, or spend whatever the limits admit
+//	copiedid.go           reserves with the ID of an open reservation
+//	candidate.go          limits that are tried out
+//	store.go            third phase: which limits admit the charges
+//	flood.go              protection from floods of new keys
+//	apart.go              decisions of each Namespace alone, after an error of the script
+//	local.go              decisions in this process while the store does not answer
+//	judge.go            fourth phase: from the reply of the store to a decision
+//	finish.go           last phase: what is logged and counted
+//	withdraw.go           cancels the holds of a reserve whose caller has canceled
+//	change.go           a call that is never denied
 //	reservation.go      Reserve, Charge, Commit and Renew
 //	metrics.go          how decisions are counted
 //	holdmetrics.go      how reservations, charges and debts are counted

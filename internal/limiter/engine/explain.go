@@ -33,9 +33,9 @@ func (e *Engine) Explain(ctx context.Context, check *limiter.Check) (*limiter.Ex
 	}
 	defer func() { <-e.explaining }()
 	check.Peek = true
-	ev := newEvaluation()
+	ev := newEvaluation(v, check, time.Now()) //nolint:forbidigo // as in Decide
 	ev.report, ev.call.Uncached = &report{}, true
-	decision, err := e.decide(ctx, v, check, &checking, ev, time.Now()) //nolint:forbidigo // as in Decide
+	decision, err := e.runPhases(ctx, ev)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -122,6 +123,16 @@ func newReservationID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // it never fails
 	return hex.EncodeToString(id[:])
+}
+
+// endReserve sets the reservation of the decision. A reserve that differs from an open one with its ID
+// holds nothing.
+func (e *Engine) endReserve(ctx context.Context, ev *evaluation, d *limiter.Decision) error {
+	err := ev.setReservation(d)
+	if err != nil {
+		e.cancelTaken(ctx, ev)
+	}
+	return err
 }
 
 // setReservation sets the reservation of an allowed decision. It returns limiter.ErrReservationDiffers if an

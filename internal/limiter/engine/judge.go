@@ -28,10 +28,10 @@ type decisionMemory struct {
 }
 
 // judge turns the reply of the store, or the error in its place, into a decision.
-func (ev *evaluation) judge(check *limiter.Check) *limiter.Decision {
+func (ev *evaluation) judge() *limiter.Decision {
 	memory := &decisionMemory{}
 	d := &memory.Decision
-	d.Allowed, d.Reason = true, limiter.ReasonAllowed
+	d.Allowed, d.Reason, d.Revision = true, limiter.ReasonAllowed, ev.view.snapshot.Revision()
 	decided := ev.decided()
 	if decided.reply != nil {
 		decided.applySubstitutes()
@@ -39,8 +39,8 @@ func (ev *evaluation) judge(check *limiter.Check) *limiter.Decision {
 		d.FromSlice = decided.reply.FromSlice
 	}
 	ev.setOutcome(d)
-	if check.Hits != nil {
-		d.Descriptors = ev.appendDescriptorStates(memory.descriptors[:0], d, len(check.Hits))
+	if hits := ev.check.Hits; hits != nil {
+		d.Descriptors = ev.appendDescriptorStates(memory.descriptors[:0], d, len(hits))
 	}
 	return d
 }
@@ -54,7 +54,7 @@ func (ev *evaluation) setOutcome(d *limiter.Decision) {
 	case ev.overQuota >= 0:
 		ev.denyOverQuota(d)
 	case ev.local != nil:
-		ev.decideLocally(d)
+		ev.setLocalOutcome(d)
 	case ev.err != nil:
 		ev.degrade(d)
 	case ev.denyCopiedID(d):
@@ -67,7 +67,7 @@ func (ev *evaluation) setOutcome(d *limiter.Decision) {
 // reasonWithoutLimits returns why no policy took part.
 func (ev *evaluation) reasonWithoutLimits() limiter.Reason {
 	switch {
-	case ev.charges != nil:
+	case ev.lateCharges != nil:
 		return limiter.ReasonAllowed
 	case len(ev.exempt) > 0:
 		return limiter.ReasonExempt
@@ -126,9 +126,9 @@ func (o *operations) denyOverQuota(d *limiter.Decision) {
 	deny(d, op.policy, limiter.ReasonCostExceedsThreshold, op.limitBelow(op.entry.Cost))
 }
 
-// decideLocally decides by the local operations. Policies with failureMode Open admit the check. A cost may exceed
+// setLocalOutcome decides by the local operations. Policies with failureMode Open admit the check. A cost may exceed
 // a share while the quota admits it.
-func (ev *evaluation) decideLocally(d *limiter.Decision) {
+func (ev *evaluation) setLocalOutcome(d *limiter.Decision) {
 	d.Degraded = plan.FailLocal
 	switch {
 	case ev.local.overQuota >= 0:

@@ -4,27 +4,25 @@
 package engine
 
 import (
+	"context"
 	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
-// setHitsActions sets the actions of the entries by the hits of Envoy, which reserve, commit or spend. It
-// moves the entries that are never denied to ev.charges.
-func (ev *evaluation) setHitsActions(check *limiter.Check) error {
-	if check.Hits == nil {
-		return nil
-	}
+// addHits sets the actions of the entries by the hits of Envoy, which reserve, commit or spend. It
+// moves the entries that are never denied to ev.lateCharges.
+func (ev *evaluation) addHits() error {
 	kept := 0
 	for i := range ev.participants {
 		pt, entry := &ev.participants[i], &ev.call.Entries[i]
 		if pt.neverDenies(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: pt.action}) {
-			ev.addCharge(pt, entry, check)
+			ev.addLateCharge(pt, entry)
 			continue
 		}
 		if pt.action == limiter.HitsReserve {
-			pt.reserveHits(entry, check.ReservationID)
+			pt.reserveHits(entry, ev.check.ReservationID)
 			ev.withdraws = true
 		}
 		if kept < i {
@@ -50,34 +48,43 @@ func (pt *participant) reserveHits(entry *store.Entry, id string) {
 	}
 }
 
-// addCharge adds an entry that is never denied to ev.charges, unless it spends nothing.
-func (ev *evaluation) addCharge(pt *participant, entry *store.Entry, check *limiter.Check) {
+// addLateCharge adds an entry that is never denied to ev.lateCharges, unless it spends nothing.
+func (ev *evaluation) addLateCharge(pt *participant, entry *store.Entry) {
 	charge := store.Entry{Policy: pt.selected.stored, Key: entry.Key, Cost: entry.Cost}
 	switch {
 	case pt.action == limiter.HitsCommit && pt.plan.Reservations.Allowed():
-		charge.Action, charge.ID = store.CommitOrCharge, check.ReservationID
+		charge.Action, charge.ID = store.CommitOrCharge, ev.check.ReservationID
 		if pt.cost != nil {
-			charge.Cost = ev.computedCost(pt.policy, check.ResponseCode, max(1, entry.Cost))
+			charge.Cost = ev.computedCost(pt.policy, ev.check.ResponseCode, max(1, entry.Cost))
 		}
 	case pt.action == limiter.HitsCommit && !pt.plan.LateCharges.Include(entry.Cost):
 		return
 	case pt.action == limiter.HitsCommit:
-		charge.Action, charge.ID = store.Charge, check.ReservationID
+		charge.Action, charge.ID = store.Charge, ev.check.ReservationID
 	default:
 		charge.Action, charge.ID = store.Charge, newReservationID()
 	}
-	if ev.charges == nil {
-		ev.charges = newOperations()
+	if ev.lateCharges == nil {
+		ev.lateCharges = newOperations()
 	}
 	added := *pt
 	added.variant = pt.selected
-	ev.charges.add(added, charge)
+	ev.lateCharges.add(added, charge)
 }
 
 // ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by the limit of the
 // policy.
 func (pt *participant) ignoreRequestedLimit(entry *store.Entry) {
 	pt.variant, entry.Policy = pt.selected, pt.selected.stored
+}
+
+// spendLateCharges makes the charges of the check, even if the caller has canceled: the request is over. It returns
+// the charges that Redis did not confirm.
+func (e *Engine) spendLateCharges(ctx context.Context, ev *evaluation) []limiter.Commit {
+	if e.charge(context.WithoutCancel(ctx), ev.lateCharges, ev.start) == nil {
+		return nil
+	}
+	return ev.lateCharges.unsent()
 }
 
 // unsent returns the charges as commits that the caller can retry, of reservations without a hold. If Redis
@@ -92,31 +99,4 @@ func (o *operations) unsent() []limiter.Commit {
 		}
 	}
 	return commits
-}
-
-// hasCopiedID reports whether a reservation with the ID of a check of Envoy was open: clients can copy
-// IDs. A reserve with such an ID repeats the open one.
-func (op *operation) hasCopiedID() bool {
-	return op.action == limiter.HitsReserve && op.reply != nil && op.reply.Hold == store.HoldFound
-}
-
-// rejectCopiedIDs gives the operations with a copied ID the verdict of a denial, and reports whether there are
-// any.
-func (ev *evaluation) rejectCopiedIDs() (rejected bool) {
-	for _, op := range ev.all() {
-		if op.hasCopiedID() {
-			op.reply.Verdict, rejected = store.Denied, true
-		}
-	}
-	return rejected
-}
-
-// copiedID returns the first policy with a copied ID, or nil.
-func (ev *evaluation) copiedID() *policy {
-	for _, op := range ev.all() {
-		if op.hasCopiedID() {
-			return op.policy
-		}
-	}
-	return nil
 }

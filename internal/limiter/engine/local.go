@@ -4,11 +4,20 @@
 package engine
 
 import (
+	"context"
 	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
+
+// decideLocally lets the policies with failureMode Local decide, after the store did not answer.
+func (e *Engine) decideLocally(ctx context.Context, ev *evaluation) {
+	if ev.needsLocal() {
+		ev.local = ev.localOperations(int64(e.options.Replicas()))
+		ev.local.run(ctx, e.options.Local.Evaluate)
+	}
+}
 
 // needsLocal reports whether a check that the store did not answer is decided by the limits of
 // policies with failureMode Local: unless it is denied already, or by a policy with Closed.
@@ -36,20 +45,4 @@ func (ev *evaluation) localOperations(replicas int64) *operations {
 	}
 	local.markOverQuota()
 	return local
-}
-
-// outcome returns the operation that decided for the i-th participant, and whether the store did. If this process
-// did, the operation is the local one for the same policy and key; if neither did, it has no reply.
-func (ev *evaluation) outcome(i int) (op operation, inStore bool) {
-	op = ev.at(i)
-	if op.reply != nil || ev.local == nil || op.plan.FailureMode != plan.FailLocal {
-		return op, op.reply != nil
-	}
-	at := 0
-	for _, pt := range ev.participants[:i] {
-		if pt.plan.FailureMode == plan.FailLocal {
-			at++
-		}
-	}
-	return ev.local.at(at), false
 }

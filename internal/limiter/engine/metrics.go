@@ -129,7 +129,7 @@ func (m *metrics) countDegraded(ev *evaluation) {
 }
 
 // countUnchecked counts the policies that were not evaluated, also of peeks.
-func (m *metrics) countUnchecked(ev *evaluation, peek bool) {
+func (m *metrics) countUnchecked(ev *evaluation) {
 	for i := range ev.unchecked {
 		u := &ev.unchecked[i]
 		pm := u.series
@@ -141,7 +141,7 @@ func (m *metrics) countUnchecked(ev *evaluation, peek bool) {
 			verdict = verdictDegradedDenied
 		}
 		pm.Add(series.DegradedTotal, string(mode), string(u.cause))
-		if !peek {
+		if !ev.check.IsPeek() {
 			pm.Add(series.DecisionsTotal, "", verdict)
 		}
 	}

@@ -35,8 +35,8 @@ func (o *operations) observeBlocks(observer Observer, start time.Time) {
 	}
 }
 
-// observe passes the denials of the evaluation, which began at start, to the observer.
-func (ev *evaluation) observe(o Observer, start time.Time) {
+// observe passes the denials of the evaluation to the observer.
+func (ev *evaluation) observe(o Observer) {
 	for i := range ev.participants {
 		op, inStore := ev.outcome(i)
 		if op.peek || op.reply == nil || op.reply.Verdict == store.Admitted {
@@ -46,7 +46,7 @@ func (ev *evaluation) observe(o Observer, start time.Time) {
 		o.Deny(op.id, key)
 		// A block of failureMode Local exists in this process only.
 		if op.reply.Verdict == store.Tripped && inStore {
-			o.Block(op.id, key, start.Add(op.reply.BlockLeft))
+			o.Block(op.id, key, ev.start.Add(op.reply.BlockLeft))
 		}
 	}
 }

@@ -17,21 +17,7 @@ func (e *Engine) Reserve(ctx context.Context, reserve *limiter.Reserve) (*limite
 	if err := reserve.Validate(); err != nil {
 		return nil, err
 	}
-	return e.decideAndCount(ctx, &reserve.Check, &purpose{
-		span:       "reserve",
-		setActions: func(ev *evaluation, _ *limiter.Check) error { return ev.addHolds(reserve) },
-		end:        e.endReserve,
-	})
-}
-
-// endReserve sets the reservation of the decision. A reserve that differs from an open one with its ID
-// holds nothing.
-func (e *Engine) endReserve(ctx context.Context, ev *evaluation, d *limiter.Decision) error {
-	err := ev.setReservation(d)
-	if err != nil {
-		e.cancelTaken(ctx, ev)
-	}
-	return err
+	return e.decideCheck(ctx, "reserve", &reserve.Check, reserve)
 }
 
 // Charge implements limiter.Reserver. Policies that deny the key outright, or exempt it, have no limits
@@ -47,7 +33,7 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	ev, err := v.findCharged(c)
+	ev, err := v.findCharged(c, start)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +52,13 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 }
 
 // findCharged returns an evaluation with the charges of all policies that apply.
-func (v *view) findCharged(c *limiter.Charge) (*evaluation, error) {
-	c.Check.Attributes.Normalize()
-	ev := newEvaluation()
-	if err := ev.find(v, &c.Check); err != nil {
+func (v *view) findCharged(c *limiter.Charge, start time.Time) (*evaluation, error) {
+	ev := newEvaluation(v, &c.Check, start)
+	matched, err := ev.match(ev.check)
+	if err != nil {
 		return nil, err
 	}
-	ev.addPolicies(&c.Check)
+	ev.addPolicies(matched)
 	ev.call.Denied = false
 	for i := range ev.call.Entries {
 		ev.call.Entries[i].Action, ev.call.Entries[i].ID = store.Charge, c.ID

@@ -14,8 +14,11 @@ import (
 )
 
 // startDecision starts the span of one decision and returns the function that ends it. Like
-// logs, spans never hold keys.
+// logs, spans never hold keys. tracer may be nil.
 func startDecision(ctx context.Context, tracer trace.Tracer, name string) (context.Context, func(*limiter.Decision, error)) {
+	if tracer == nil {
+		return ctx, func(*limiter.Decision, error) {}
+	}
 	ctx, span := tracer.Start(ctx, name)
 	return ctx, func(d *limiter.Decision, err error) {
 		defer span.End()

@@ -30,23 +30,28 @@ type applicable struct {
 // search is the search for the policies of a check.
 type search struct {
 	matches  []plan.Found
-	demands  []demand              // of time for expressions
-	found    []applicable          // the result, in the order of the chain
-	groups   map[string]*keyGroups // of the view
+	demands  []demand     // of time for expressions
+	found    []applicable // the result, in the order of the chain
+	view     *view
 	failures []expressionFailure
 	report   *report // nil unless the check is explained
 }
 
-// find sets the policies of the check and the expressions that failed.
-func (s *search) find(v *view, check *limiter.Check) error {
-	s.groups = v.groups
+// match returns the policies that apply to the check, in the order of the chain.
+func (s *search) match(check *limiter.Check) ([]applicable, error) {
 	if len(check.Policies) == 0 {
-		s.findMatching(v, check)
-		return nil
+		s.findMatching(check)
+		return s.found, nil
 	}
+	err := s.findNamed(check)
+	return s.found, err
+}
+
+// findNamed finds the policies that the check names.
+func (s *search) findNamed(check *limiter.Check) error {
 	hits := check.HitsOf(plan.AllDescriptors)
 	for i, id := range check.Policies {
-		p, err := v.policyOf(id)
+		p, err := s.view.policyOf(id)
 		if err != nil {
 			return err
 		}
@@ -76,8 +81,8 @@ func (s *search) leaveOutNamed() {
 }
 
 // findMatching finds the policies of which at least one match holds for the attributes of the check.
-func (s *search) findMatching(v *view, check *limiter.Check) {
-	a := &check.Attributes
+func (s *search) findMatching(check *limiter.Check) {
+	v, a := s.view, &check.Attributes
 	s.matches = v.snapshot.AppendMatches(s.matches, a)
 	s.demands = v.demandsOfMatches(s.demands, s.matches, a)
 	without := withoutShare(s.demands)
