@@ -26,8 +26,8 @@
 //	reply.go             the decoding of replies
 //	repair.go            the report of counters that another program has overwritten
 //	cause.go             the causes of errors of Redis
-//	spread.go          calls that need several script calls: with many limits, or on several nodes of a Redis Cluster
-//	group.go             the groups of such a call, one for each script call
+//	spread.go          a call that needs several script calls: with many limits, or on several nodes of a Redis Cluster
+//	group.go             its groups, one for each script call
 //	refund.go            the refund after a lost race
 //	state.go           reset, block and unblock one key
 //	changes.go         announcements of such changes to all replicas

@@ -21,47 +21,47 @@ type group struct {
 	decided result     // of the latest evaluation
 }
 
-// groupsOf returns the groups of the call.
-func (s *Store) groupsOf(call *store.Call) []*group {
-	all := make([]int, len(call.Entries))
-	for i := range all {
-		all[i] = i
+// all returns the indexes of all entries of the call.
+func (c *spread) all() []int {
+	indexes := make([]int, len(c.settled))
+	for i := range indexes {
+		indexes[i] = i
 	}
-	return s.groupsOfEntries(call, all)
+	return indexes
 }
 
-// groupsOfEntries returns the groups of the entries with these indexes.
-func (s *Store) groupsOfEntries(call *store.Call, indexes []int) []*group {
-	var groups []*group
+// divide sets the groups of the entries with these indexes.
+func (c *spread) divide(indexes []int) {
+	call := c.substitution.Call()
+	c.groups = nil
 	for _, i := range indexes {
 		e, key := call.Entries[i], store.Key("")
-		if s.isCluster {
+		if c.isCluster {
 			key = e.Key
 		}
 		limits := len(e.Policy.Limits())
-		at := slices.IndexFunc(groups, func(g *group) bool { return g.key == key && g.limits+limits <= s.groupLimits })
+		at := slices.IndexFunc(c.groups, func(g *group) bool { return g.key == key && g.limits+limits <= c.groupLimits })
 		if at < 0 {
-			at = len(groups)
-			groups = append(groups, &group{call: store.Call{Denied: call.Denied, Draw: call.Draw}, key: key})
+			at = len(c.groups)
+			c.groups = append(c.groups, &group{call: store.Call{Denied: call.Denied, Draw: call.Draw}, key: key})
 		}
-		g := groups[at]
+		g := c.groups[at]
 		g.call.Entries, g.indexes, g.limits = append(g.call.Entries, e), append(g.indexes, i), g.limits+limits
 	}
-	return groups
 }
 
 // forEach calls f for every group: for groups of different keys at the same time, for groups of one key one after
 // the other, so that Redis can serve other calls in between.
-func forEach(groups []*group, f func(*group) error) error {
+func (c *spread) forEach(f func(*group) error) error {
 	var wait errgroup.Group
 	started := map[store.Key]bool{}
-	for _, first := range groups {
+	for _, first := range c.groups {
 		if started[first.key] {
 			continue
 		}
 		started[first.key] = true
 		wait.Go(func() error {
-			for _, g := range groups {
+			for _, g := range c.groups {
 				if g.key != first.key {
 					continue
 				}
@@ -73,6 +73,19 @@ func forEach(groups []*group, f func(*group) error) error {
 		})
 	}
 	return wait.Wait()
+}
+
+// any reports whether one of the groups has the property.
+func (c *spread) any(property func(*group) bool) bool { return slices.ContainsFunc(c.groups, property) }
+
+// undecided returns the indexes, in the whole call, of the entries that prevented a decision; nil if all are decided.
+func (c *spread) undecided() (indexes []int) {
+	for _, g := range c.groups {
+		for _, i := range g.decided.undecided {
+			indexes = append(indexes, g.indexes[i])
+		}
+	}
+	return indexes
 }
 
 // denies reports whether an enforcing policy of the group denies the call.
@@ -93,16 +106,6 @@ func (g *group) repeats() bool {
 		}
 	}
 	return false
-}
-
-// undecidedOf returns the indexes, in the whole call, of the entries that prevented a decision.
-func undecidedOf(groups []*group) (indexes []int) {
-	for _, g := range groups {
-		for _, i := range g.decided.undecided {
-			indexes = append(indexes, g.indexes[i])
-		}
-	}
-	return indexes
 }
 
 // needsSpend reports whether an entry has something to write after the dry run.

@@ -71,17 +71,15 @@ func newNode(timeout time.Duration, maxSends int, metrics nodeMetrics) *node {
 	return n
 }
 
-// decide decides the call in a batch with others. It returns before the deadline even if the
-// node does not answer; the cost of the call may then be spent. A caller that finds nothing in
-// flight, and has the whole timeout, sends the batch itself, which saves two changes of goroutines.
-// It then returns with its batch, even if its context is canceled earlier.
-func (n *node) decide(ctx context.Context, call *store.Call, m mode, deadline time.Time) (result, error) {
-	p := newPending(ctx, call, m, deadline)
+// decide decides the call in a batch with others. If no batch is in flight and the caller has the whole timeout, the
+// caller sends the batch itself and saves two goroutine switches. It then returns with its batch, even if its context
+// is canceled earlier.
+func (n *node) decide(ctx context.Context, p *pending) (result, error) {
 	isFirst, err := n.enqueue(p)
 	switch {
 	case err != nil:
 		return result{}, err
-	case isFirst && n.hasTimeUntil(deadline):
+	case isFirst && n.hasTimeUntil(p.deadline):
 		n.sendFirst() //nolint:contextcheck // the batch has a context of its own
 	case isFirst:
 		go n.sendQueue() //nolint:contextcheck // as above

@@ -13,11 +13,11 @@ import (
 // refundTimeout bounds a refund, for which no caller waits.
 const refundTimeout = time.Second
 
-// refundLostRace gives back, in the background, the units that groups spent on a check that another group denied.
+// refundLostRace gives back, in the background, the units that the groups spent on a check that another group denied.
 // Policies that count attempts keep their counts. The other policies of these groups reply what their dry run
 // replied: the state without these units. The check is denied even if a refund fails; its units then stay spent.
-func (s *Store) refundLostRace(groups []*group) {
-	for _, g := range groups {
+func (c *spread) refundLostRace() {
+	for _, g := range c.groups {
 		if g.denies() {
 			continue
 		}
@@ -26,10 +26,10 @@ func (s *Store) refundLostRace(groups []*group) {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), refundTimeout) //nolint:forbidigo // no caller waits for it
 			defer cancel()
-			if command := s.refundCommand(&lost); command.algorithms != 0 {
-				_, _ = s.execute(ctx, command) // an error leaves the units spent
+			if command := c.refundCommand(&lost); command.algorithms != 0 {
+				_, _ = c.execute(ctx, command) // an error leaves the units spent
 			}
-			s.cancelHolds(ctx, &lost)
+			c.cancelHolds(ctx, &lost)
 		}()
 		for i, e := range g.call.Entries {
 			if !e.Policy.CountsAttempts() {

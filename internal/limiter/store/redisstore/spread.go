@@ -6,104 +6,139 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
-const (
-	// maxAtomicLimits bounds the limits of several policies that one script call decides. A call with more is spread.
-	maxAtomicLimits = 64
-	// maxGroupLimits bounds the limits of a group that has several policies. Redis does nothing else while it
-	// decides them, some 0.2 ms.
-	maxGroupLimits = 24
-)
+// spread is a call that needs several script calls: its keys may lie on several nodes, which no script can read
+// together, or it has too many limits for one script call. It owns the groups of the call, one for each script call.
+type spread struct {
+	*Store
 
-// mustSpread reports whether the call needs several script calls.
-func (s *Store) mustSpread(call *store.Call) bool {
-	limits := 0
-	for i := range call.Entries {
-		limits += len(call.Entries[i].Policy.Limits())
-		if i > 0 && limits > s.atomicLimits || s.isCluster && call.Entries[i].Key != call.Entries[0].Key {
-			return true
-		}
-	}
-	return false
+	substitution *store.Substitution // the call
+	deadline     time.Time
+	groups       []*group
+	settled      []settlement // by all dry runs, since each hold is settled only once; by entry
+	repeated     bool         // the call repeats one that has taken holds
 }
 
-// evaluateSpread decides a call that needs several script calls: its keys may lie on several nodes, which no
-// script can read together, or it has too many limits for one script call. It evaluates every group as a dry run
-// and spends only if all admit. If another check spends the last units in between, it refunds the groups that have
-// spent. repeated is true if the call repeats one that has taken holds. settled gets what the dry runs settle.
+// settlement is the number of the ended holds that were spent, and the units of debt that were cut.
+type settlement struct{ holds, debtCut int64 }
+
+func (s *Store) newSpread(call *store.Call, deadline time.Time) *spread {
+	return &spread{
+		Store: s, substitution: store.NewSubstitution(call), deadline: deadline, settled: make([]settlement, len(call.Entries)),
+	}
+}
+
+// decide decides a call that may be denied. It replaces the undecided entries until all are decided: at most twice for
+// each entry. undecided are the entries that an earlier evaluation has left undecided; nil without one.
+func (c *spread) decide(ctx context.Context, undecided []int) (*store.Reply, error) {
+	for {
+		if undecided != nil {
+			c.substitution.Replace(undecided)
+		}
+		decided, err := c.decideOnce(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if undecided = decided.undecided; undecided == nil {
+			c.substitution.Mark(decided.Reply)
+			return decided.Reply, nil
+		}
+	}
+}
+
+// decideOnce decides the call as it is, or returns which entries need a substitute. It evaluates every group as a dry
+// run and spends only if all admit. If another check spends the last units in between, it refunds the groups that have
+// spent.
 //
 //   - Each group takes two round trips. Groups of different keys share their time. The refund after such a lost
 //     race is a third round trip, which the caller does not wait for.
 //   - After a crash or a lost reply the cost of one check stays spent, so that the limits deny too early, never
 //     too late.
-//   - Commits, renewals and charges are never denied; changeSpread makes them.
-func (s *Store) evaluateSpread(
-	ctx context.Context, call *store.Call, repeated bool, settled *settlements, deadline time.Time,
-) (result, error) {
-	groups := s.groupsOf(call)
-	if err := s.dryRun(ctx, groups, repeated, deadline); err != nil {
+func (c *spread) decideOnce(ctx context.Context) (result, error) {
+	call := c.substitution.Call()
+	if !c.mustSpread(call) {
+		return c.evaluateAtomic(ctx, call, mode{}, c.deadline)
+	}
+	c.repeated = false
+	c.divide(c.all())
+	if err := c.dryRun(ctx); err != nil {
 		return result{}, err
 	}
-	settled.take(call, groups)
-	if undecided := undecidedOf(groups); undecided != nil {
+	if c.undecided() == nil && c.any((*group).repeats) {
+		c.repeat()
+		if err := c.dryRun(ctx); err != nil {
+			return result{}, err
+		}
+	}
+	if undecided := c.undecided(); undecided != nil {
 		return result{undecided: undecided}, nil
 	}
-	if !repeated && slices.ContainsFunc(groups, (*group).repeats) {
-		return s.evaluateSpread(ctx, repetitionOf(call), true, settled, deadline)
-	}
-	denied := call.Denied || slices.ContainsFunc(groups, (*group).denies)
-	for _, g := range groups {
-		g.call.Denied = denied
-	}
-	if err := s.spend(ctx, groups, repeated, deadline); err != nil {
+	denied := call.Denied || c.any((*group).denies)
+	if err := c.spend(ctx, denied); err != nil {
 		return result{}, err
 	}
-	if !denied && slices.ContainsFunc(groups, (*group).denies) {
-		s.refundLostRace(groups) //nolint:contextcheck // no caller waits for the refund
+	if !denied && c.any((*group).denies) {
+		c.refundLostRace() //nolint:contextcheck // no caller waits for the refund
 	}
-	return result{Reply: mergeReplies(call, groups, *settled)}, nil
+	return result{Reply: c.reply()}, nil
 }
 
-// dryRun evaluates every group without spending.
-func (s *Store) dryRun(ctx context.Context, groups []*group, repeated bool, deadline time.Time) error {
-	return forEach(groups, func(g *group) (err error) {
-		g.dry, err = s.evaluateAtomic(ctx, g.call.WithEntries(g.call.Entries), mode{dryRun: true, repeated: repeated}, deadline)
+// dryRun evaluates every group without spending, and moves what that has settled to the settlements.
+func (c *spread) dryRun(ctx context.Context) error {
+	err := c.forEach(func(g *group) (err error) {
+		m := mode{dryRun: true, repeated: c.repeated}
+		g.dry, err = c.evaluateAtomic(ctx, g.call.WithEntries(g.call.Entries), m, c.deadline)
 		g.decided = g.dry
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	for _, g := range c.groups {
+		if g.decided.undecided != nil {
+			continue
+		}
+		for i, at := range g.indexes {
+			r, settled := &g.decided.Entries[i], &c.settled[at]
+			settled.holds, settled.debtCut = settled.holds+r.Settled, settled.debtCut+r.DebtCut
+			r.Settled, r.DebtCut = 0, 0
+		}
+	}
+	return nil
 }
 
-// repetitionOf returns the call without OnlyKnown: the call repeats an earlier one, so its keys are known.
-func repetitionOf(call *store.Call) *store.Call {
-	repeated := call.WithEntries(slices.Clone(call.Entries))
-	for i := range repeated.Entries {
-		repeated.Entries[i].OnlyKnown = false
+// repeat makes the call the repetition of an earlier one, so its keys are known.
+func (c *spread) repeat() {
+	c.repeated = true
+	for _, g := range c.groups {
+		for i := range g.call.Entries {
+			g.call.Entries[i].OnlyKnown = false
+		}
 	}
-	return repeated
 }
 
 // spend evaluates the groups that have something to write. If the check is admitted, they spend; if it is denied,
 // they count attempts and start blocks. A denied check stays denied, even if the group that denied it admits it by
 // now, or if the script call of a group fails.
-func (s *Store) spend(ctx context.Context, groups []*group, repeated bool, deadline time.Time) error {
-	return forEach(groups, func(g *group) error {
-		if !g.needsSpend(repeated) {
+func (c *spread) spend(ctx context.Context, denied bool) error {
+	return c.forEach(func(g *group) error {
+		g.call.Denied = denied
+		if !g.needsSpend(c.repeated) {
 			return nil
 		}
-		denied := g.denies()
-		decided, err := s.evaluateAtomic(ctx, &g.call, mode{receipts: true, repeated: repeated}, deadline)
-		if err != nil {
-			if g.call.Denied {
-				return nil
-			}
+		groupDenied := g.denies()
+		decided, err := c.evaluateAtomic(ctx, &g.call, mode{receipts: true, repeated: c.repeated}, c.deadline)
+		switch {
+		case err != nil && denied:
+			return nil
+		case err != nil:
 			return mayHaveWritten(err)
 		}
-		if g.decided = decided; denied && !g.denies() {
+		if g.decided = decided; groupDenied && !g.denies() {
 			g.decided = g.dry
 		}
 		return nil
@@ -121,78 +156,48 @@ func mayHaveWritten(err error) error {
 	return &whole
 }
 
-// mergeReplies returns the replies of the groups in the order of the call, with what dry runs have settled.
-func mergeReplies(call *store.Call, groups []*group, settled settlements) *store.Reply {
-	reply := &store.Reply{Entries: make([]store.EntryReply, len(call.Entries))}
-	for _, g := range groups {
+// reply returns the replies of the groups in the order of the call, with what dry runs have settled.
+func (c *spread) reply() *store.Reply {
+	reply := c.newReply()
+	for _, g := range c.groups {
 		g.copyReply(reply)
 	}
-	for i := range reply.Entries {
-		settled[i].addTo(&reply.Entries[i])
+	for i, settled := range c.settled {
+		r := &reply.Entries[i]
+		r.Settled, r.DebtCut = r.Settled+settled.holds, r.DebtCut+settled.debtCut
+		r.Began = r.Began && settled.holds == 0 // the key had holds
 	}
 	return reply
 }
 
-// settlements are what the dry runs of a call have settled, by entry.
-type settlements []settlement
-
-// settlement is the number of the ended holds that were spent, and the units of debt that were cut.
-type settlement struct{ holds, debtCut int64 }
-
-// take moves the numbers from the replies of the latest dry run of the groups to the settlements.
-func (s *settlements) take(call *store.Call, groups []*group) {
-	if *s == nil {
-		*s = make(settlements, len(call.Entries))
-	}
-	for _, g := range groups {
-		if g.decided.undecided != nil {
-			continue
-		}
-		for i, at := range g.indexes {
-			r := &g.decided.Entries[i]
-			(*s)[at].holds += r.Settled
-			(*s)[at].debtCut += r.DebtCut
-			r.Settled, r.DebtCut = 0, 0
-		}
-	}
+func (c *spread) newReply() *store.Reply {
+	return &store.Reply{Entries: make([]store.EntryReply, len(c.settled))}
 }
 
-// addTo adds what dry runs have settled to the reply.
-func (s settlement) addTo(r *store.EntryReply) {
-	r.Settled += s.holds
-	r.DebtCut += s.debtCut
-	r.Began = r.Began && s.holds == 0 // the key had holds
-}
-
-// changeSpread commits, renews or charges in each group, whatever the others do. A decided group is not sent
+// change commits, renews or charges in each group, whatever the others do. A decided group is not sent
 // again if another group needs substitutes: a charge without an ID would be counted twice. After an error some
 // groups may have made their changes; the same call again changes only the others.
-func (s *Store) changeSpread(ctx context.Context, call *store.Call, deadline time.Time) (*store.Reply, error) {
-	substitution := store.NewSubstitution(call)
-	reply := &store.Reply{Entries: make([]store.EntryReply, len(call.Entries))}
-	for groups := s.groupsOf(substitution.Call()); len(groups) > 0; {
-		if err := s.change(ctx, groups, deadline); err != nil {
+func (c *spread) change(ctx context.Context) (*store.Reply, error) {
+	reply := c.newReply()
+	for c.divide(c.all()); len(c.groups) > 0; {
+		err := c.forEach(func(g *group) (err error) {
+			g.decided, err = c.evaluateAtomic(ctx, &g.call, mode{}, c.deadline)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 		var again []int
-		for _, g := range groups {
+		for _, g := range c.groups {
 			if g.decided.undecided == nil {
 				g.copyReply(reply)
 			} else {
 				again = append(again, g.indexes...)
 			}
 		}
-		substitution.Replace(undecidedOf(groups))
-		groups = s.groupsOfEntries(substitution.Call(), again)
+		c.substitution.Replace(c.undecided())
+		c.divide(again)
 	}
-	substitution.Mark(reply)
+	c.substitution.Mark(reply)
 	return reply, nil
-}
-
-// change evaluates every group of a call that is never denied.
-func (s *Store) change(ctx context.Context, groups []*group, deadline time.Time) error {
-	return forEach(groups, func(g *group) (err error) {
-		g.decided, err = s.evaluateAtomic(ctx, &g.call, mode{}, deadline)
-		return err
-	})
 }

@@ -100,41 +100,52 @@ func (s *Store) newNode(name string, send, resend sender) *node {
 //
 //   - It shares a round trip with the calls for the same node that arrive at the same time.
 //   - A call with more than maxAtomicLimits limits, and in a cluster one with several keys, takes more round
-//     trips, see evaluateSpread.
+//     trips, see spread.go.
 //   - A call with a key or a limit that needs a substitute, see Entry.OnlyKnown and Policy.NewRequested, is sent
 //     again, at most twice for each entry.
 func (s *Store) Evaluate(ctx context.Context, call *store.Call) (*store.Reply, error) {
 	deadline := s.deadline(ctx)
-	if !call.IsDeniable() && (s.isCluster || s.mustSpread(call)) { // in a cluster a substitute may lie on another node
-		return s.changeSpread(ctx, call, deadline)
+	switch {
+	case !s.mustSpread(call):
+		decided, err := s.evaluateAtomic(ctx, call, mode{}, deadline)
+		if err != nil || decided.undecided == nil {
+			return decided.Reply, err
+		}
+		return s.newSpread(call, deadline).decide(ctx, decided.undecided)
+	case call.IsDeniable():
+		return s.newSpread(call, deadline).decide(ctx, nil)
 	}
-	var settled settlements // of all evaluations, since each hold is settled only once
-	decided, err := s.evaluateOnce(ctx, call, &settled, deadline)
-	if err != nil || decided.undecided == nil {
-		return decided.Reply, err
+	return s.newSpread(call, deadline).change(ctx)
+}
+
+const (
+	// maxAtomicLimits bounds the limits of several policies that one script call decides. A call with more is spread.
+	maxAtomicLimits = 64
+	// maxGroupLimits bounds the limits of a group that has several policies. Redis does nothing else while it
+	// decides them, some 0.2 ms.
+	maxGroupLimits = 24
+)
+
+// mustSpread reports whether the call needs several script calls, or may need them once it has substitutes: in a cluster
+// a substitute of a call that is never denied may lie on another node.
+func (s *Store) mustSpread(call *store.Call) bool {
+	if s.isCluster && !call.IsDeniable() {
+		return true
 	}
-	substitution := store.NewSubstitution(call)
-	for decided.undecided != nil {
-		substitution.Replace(decided.undecided)
-		if decided, err = s.evaluateOnce(ctx, substitution.Call(), &settled, deadline); err != nil {
-			return nil, err
+	limits := 0
+	for i := range call.Entries {
+		limits += len(call.Entries[i].Policy.Limits())
+		if i > 0 && limits > s.atomicLimits || s.isCluster && call.Entries[i].Key != call.Entries[0].Key {
+			return true
 		}
 	}
-	substitution.Mark(decided.Reply)
-	return decided.Reply, nil
+	return false
 }
 
-// evaluateOnce decides the call as it is, or returns which entries need a substitute.
-func (s *Store) evaluateOnce(ctx context.Context, call *store.Call, settled *settlements, deadline time.Time) (result, error) {
-	if s.mustSpread(call) {
-		return s.evaluateSpread(ctx, call, false, settled, deadline)
-	}
-	return s.evaluateAtomic(ctx, call, mode{}, deadline)
-}
-
-// evaluateAtomic evaluates the call in one script call, so its keys must lie on one node.
+// evaluateAtomic evaluates the call in one script call, so its keys must lie on one node. It returns before the deadline
+// even if the node does not answer; the cost of the call may then be spent.
 func (s *Store) evaluateAtomic(ctx context.Context, call *store.Call, m mode, deadline time.Time) (result, error) {
-	decided, err := s.route(ctx, call.Entries[0].Key).decide(ctx, call, m, deadline)
+	decided, err := s.route(ctx, call.Entries[0].Key).decide(ctx, newPending(ctx, call, m, deadline))
 	if err == nil {
 		s.repairs.report(call, decided.repaired)
 	}
