@@ -38,17 +38,13 @@ local function deficit_set(limit, spent, cut, judged)
   limit.used = deficit_used(limit)
 end
 
--- Microseconds until the cost fits. The limit's own time may be ahead of the
--- server's by `lag`; refill starts when the server has caught up.
 local function deficit_time_to_fit(entry, limit)
-  local excess = limit.deficit - (limit.quota - entry.cost) * limit.window_us
-  if excess <= 0 then return 0 end
-  return ceil_div(excess, limit.rate) + limit.lag
+  return (deficit_waits(limit, entry.cost, limit.lag))
 end
 
-local function deficit_used_after(_, limit, wait)
-  local left = max(0, limit.deficit - max(0, wait - limit.lag) * limit.rate)
-  return ceil_div(left, limit.window_us)
+local function deficit_used_after(entry, limit, wait)
+  local _, used_after = deficit_waits(limit, entry.cost, limit.lag, wait)
+  return used_after
 end
 
 -- Microseconds until the deficit is refilled.

@@ -37,13 +37,17 @@
 // program.go assembles the script for a batch from these files. lua.go lists the files of each algorithm.
 //
 //	base.lua           what all scripts need
-//	log_search.lua, bucket.lua, arrival.lua
+//	log_search.lua, deficit_wait.lua, bucket.lua, arrival.lua
 //	                   what the lean and the general code of an algorithm share
 //	*_lean.lua         the algorithms for plain checks, and the holds of a key
 //	lean.lua           decides most checks
 //	batch.lua          the loop over the runs; contains the general code, for all other calls:
 //	prelude.lua          cursors, values, and what an algorithm is
-//	hold.lua             the holds of a key, if a policy takes reservations
+//	hold.lua             the holds of a key, if a policy takes reservations; contains
+//	hold_summary.lua, hold_list.lua, hold_window.lua
+//	                       what the store has of them
+//	hold_settle.lua, hold_reserve.lua, hold_change.lua
+//	                       what calls do with them
 //	log.lua, deficit.lua the state of several algorithms
 //	fixed_window.lua, sliding_log.lua, sliding_window.lua, token_bucket.lua, gcra.lua, suppressed.lua, concurrency.lua
 //	                     the algorithms

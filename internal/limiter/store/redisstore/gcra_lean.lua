@@ -27,6 +27,6 @@ lean.gc = {
     return ceil_div(deficit, limit.window_us), left, value
   end,
 
-  wait = function(limit, _, cost) return deficit_wait(limit, cost, 0) end,
+  wait = function(limit, _, cost) return deficit_waits(limit, cost, 0) end,
 }
 

@@ -125,13 +125,10 @@ local function log_units(limit, column, at)
   return limit.log.total[column] - total_until(limit.log, column, at - limit.window * 1000)
 end
 
--- Microseconds until the cost fits: until the hits up to i have left the window,
--- where i is the first with total(i) >= total + cost - quota.
+-- Microseconds until the cost fits.
 local function log_time_to_fit(limit, used, cost)
   if used + cost <= limit.quota then return 0 end
-  local log = limit.log
-  local i = last_at_most(log, UNITS, log.total[UNITS] + cost - limit.quota - 1) + 1
-  return tonumber(log_element(log, i, TIME)) + limit.window * 1000 - server_time()
+  return (log_wait(limit.log, limit.log.total[UNITS] + cost - limit.quota, limit.window * 1000))
 end
 
 local function log_used_after(limit, column, wait)

@@ -78,8 +78,8 @@ local function lean_log_wait(limit, key, cost)
   if limit.units == 0 then return 0, 0, 0 end
   local now, wait, used_after = server_time(), 0, limit.units
   if limit.units + cost > limit.quota and cost <= limit.quota then
-    local i = last_at_most(limit, UNITS, limit.total + cost - limit.quota - 1, limit.left_window) + 1
-    wait = call('LINDEX', key, 2 * i - 1) + limit.window_us - now
+    local i
+    wait, i = log_wait(limit, limit.total + cost - limit.quota, limit.window_us, limit.left_window)
     local bound = max(now + wait, limit.now) - limit.window_us
     used_after = 0
     if bound < limit.newest then

@@ -23,3 +23,10 @@ local function last_at_most(log, column, bound, known)
   return known
 end
 
+-- The microseconds until the first `units` of the log have left the window, and the hit i with which they leave: the first
+-- with total(i) >= units. A cost fits when total(n) + cost - quota units have left. `known` is as for last_at_most.
+local function log_wait(log, units, window_us, known)
+  local i = last_at_most(log, UNITS, units - 1, known) + 1
+  return call('LINDEX', log.key, log.width * i + TIME) + window_us - server_time(), i
+end
+

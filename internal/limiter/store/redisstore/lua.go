@@ -45,15 +45,15 @@ var bindings = [...]binding{
 	{
 		code:      store.TokenBucket,
 		general:   []string{"deficit.lua", "token_bucket.lua"},
-		lean:      []string{"deficit_lean.lua", "token_bucket_lean.lua"},
-		shared:    []string{"bucket.lua"},
+		lean:      []string{"token_bucket_lean.lua"},
+		shared:    []string{"deficit_wait.lua", "bucket.lua"},
 		arguments: refillArguments,
 	},
 	{
 		code:      store.GCRA,
 		general:   []string{"deficit.lua", "gcra.lua"},
-		lean:      []string{"deficit_lean.lua", "gcra_lean.lua"},
-		shared:    []string{"arrival.lua"},
+		lean:      []string{"gcra_lean.lua"},
+		shared:    []string{"deficit_wait.lua", "arrival.lua"},
 		arguments: refillArguments,
 	},
 	{

@@ -46,19 +46,21 @@ func newPrograms(assemble func(set uint) program) *programs {
 	return &all
 }
 
-// generalCode is where batch.lua has the general code.
-const generalCode = "--[[general code]]"
+// generalCode is where batch.lua has the general code, and holdCode where hold.lua has the files of holds.
+const (
+	generalCode = "--[[general code]]"
+	holdCode    = "--[[holds]]"
+)
 
 // assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
 	lean := append(filesOf(set, func(b *binding) []string { return b.lean }), "lean.lua", "hold_lean.lua")
-	general := textOf(append(generalFiles(set), "decide.lua")...)
-	return newProgram(baseText(set), textOf(lean...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
+	return newProgram(baseText(set), textOf(lean...), strings.Replace(textOf("batch.lua"), generalCode, generalText(set, "decide.lua"), 1))
 }
 
 // assembleRefund returns the program of refund.lua.
 func assembleRefund(set uint) program {
-	return newProgram(baseText(set), textOf(append(generalFiles(set), "refund.lua")...))
+	return newProgram(baseText(set), generalText(set, "refund.lua"))
 }
 
 // baseText returns the text that the general code and lean.lua share.
@@ -66,11 +68,12 @@ func baseText(set uint) string {
 	return textOf(append([]string{"base.lua"}, filesOf(set, func(b *binding) []string { return b.shared })...)...)
 }
 
-// generalFiles returns the files that decide entries with these algorithms.
-func generalFiles(set uint) []string {
-	names := []string{"prelude.lua", "block.lua", "hold.lua"}
-	names = append(names, filesOf(set, func(b *binding) []string { return b.general })...)
-	return append(names, "listed.lua", "entry.lua")
+// generalText returns the text that decides entries with these algorithms, and then the last file.
+func generalText(set uint, last string) string {
+	holds := textOf("hold_summary.lua", "hold_list.lua", "hold_window.lua", "hold_settle.lua", "hold_reserve.lua", "hold_change.lua")
+	algorithms := textOf(filesOf(set, func(b *binding) []string { return b.general })...)
+	return textOf("prelude.lua", "block.lua") + strings.Replace(textOf("hold.lua"), holdCode, holds, 1) +
+		algorithms + textOf("listed.lua", "entry.lua", last)
 }
 
 // filesOf returns the files that choose returns for these algorithms, each file once.

@@ -29,7 +29,7 @@ lean.tb = {
   end,
 
   wait = function(limit, key, cost)
-    local wait, used_after, full = deficit_wait(limit, cost, limit.now - server_time())
+    local wait, used_after, full = deficit_waits(limit, cost, limit.now - server_time())
     if full > 0 and (call('PTTL', key) + 1) * 1000 < full then return nil end
     return wait, used_after, full
   end,
