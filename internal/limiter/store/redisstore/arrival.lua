@@ -1,4 +1,4 @@
--- arrival: the state of GCRA without a debt, for gcra.lua and gcra_lean.lua; see gcra.lua.
+-- arrival: the state of GCRA without a debt, for gcra.lua and gcra_fast.lua; see gcra.lua.
 
 -- The value of an arrival time without a debt.
 local function arrival_value(deficit, rate)

@@ -58,16 +58,16 @@ local function error_text(err)
   return type(err) == 'table' and err.err or tostring(err)
 end
 
--- The algorithms that lean.lua knows, by their code. Their files add
+-- The algorithms that fast.lua knows, by their code. Their files add
 --   prepare(limit, at)     reads the arguments after ARGV[at]; returns where they end
 --   read(limit, value, key)
 --                          returns the units that are used, by the key and its value, and sets
---                          limit.exists; nil leaves the call to the general code
+--                          limit.exists; nil leaves the call to the general path
 --   starts(limit)          whether a spend would start a window, if the algorithm has windows with a start
 --   spend(limit, key, cost, text, least_ttl)
 --                          adds the cost, also given as text, to the state that was just read, which must last
 --                          least_ttl milliseconds, if that is given and the state refills; returns
 --                          the units that are used now, the microseconds until none are, and the new value
 --   wait(limit, key, cost) the microseconds until the cost fits, the units that are used then, and
---                          the microseconds until none are; nil leaves the call to the general code
-local lean = {}
+--                          the microseconds until none are; nil leaves the call to the general path
+local fast = {}

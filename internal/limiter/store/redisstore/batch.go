@@ -48,8 +48,8 @@ type pending struct {
 type mode struct {
 	// receipts is true if the result identifies the spent units, for a refund.
 	receipts bool
-	// dryRun spends nothing, but repairs state, see entryDryRun.
-	dryRun bool
+	// precheck spends nothing, but repairs state, see entryPrecheck.
+	precheck bool
 	// repeated is true if the call repeats one that has taken holds, perhaps in other groups.
 	repeated bool
 }

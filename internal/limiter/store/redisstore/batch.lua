@@ -28,14 +28,14 @@
 --            others: the cost, or a hold of it; for a commit that fills a limit, perhaps a block
 
 local key_at, arg_at = 0, 1
-local decide_run -- of the general code, which most scripts do not need
+local decide_run -- of the general path, which most scripts do not need
 for _ = 1, ARGV[1] do
-  local is_lean = band(ARGV[arg_at + AT_RUN_FLAGS], RUN_LEAN) ~= 0
+  local is_fast = band(ARGV[arg_at + AT_RUN_FLAGS], RUN_FAST) ~= 0
   local next_key, next_arg, undecided
-  if is_lean then next_key, next_arg, undecided = lean_run(key_at, arg_at) end
-  if undecided or not is_lean then
+  if is_fast then next_key, next_arg, undecided = fast_run(key_at, arg_at) end
+  if undecided or not is_fast then
     decide_run = decide_run or (function()
-      --[[general code]]
+      --[[general path]]
     end)()
     next_key, next_arg = decide_run(key_at, arg_at, undecided)
   end

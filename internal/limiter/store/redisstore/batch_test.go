@@ -32,7 +32,7 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 			for seed := range seeds.OnServer(2 * runs) {
 				choice := allAlgorithms
 				if seed%2 == 1 {
-					choice = leanAlgorithms
+					choice = fastAlgorithms
 				}
 				w := storetest.NewWorkload(rand.New(rand.NewPCG(seed, 11)), choice, storetest.Features{Holds: true})
 				model.Clear(t)

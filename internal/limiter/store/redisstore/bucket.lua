@@ -1,4 +1,4 @@
--- bucket: the state of TokenBucket without a debt, for token_bucket.lua and token_bucket_lean.lua; see
+-- bucket: the state of TokenBucket without a debt, for token_bucket.lua and token_bucket_fast.lua; see
 -- token_bucket.lua.
 
 -- The value of a bucket without a debt.

@@ -153,7 +153,7 @@ func (r *raceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A check that passes its dry run on every node, and is then denied by one node, is
+// A check that passes its precheck on every node, and is then denied by one node, is
 // refunded on the others. A policy that counts attempts keeps its count. A block that the
 // denying node started stays.
 func TestClusterLostRace(t *testing.T) {
@@ -175,7 +175,7 @@ func TestClusterLostRace(t *testing.T) {
 			_, err := backend.Evaluate(t.Context(), before)
 			g.Expect(err).NotTo(HaveOccurred())
 
-			// Three dry runs, then three calls that spend: the competitor takes the last
+			// Three prechecks, then three calls that spend: the competitor takes the last
 			// unit of the tight limit in between.
 			backend.client.(*redis.ClusterClient).AddHook(&raceHook{before: 4, spend: func() {
 				_, err := competitor.Evaluate(t.Context(), &store.Call{Entries: []store.Entry{{Policy: denies, Key: keys[2], Cost: 1}}})

@@ -142,7 +142,7 @@ func (c *command) addRun(r run) {
 		calls = calls[:1]
 	}
 	c.args = append(c.args, len(r.calls), keysOf(first.call), callArgs, flags) // at the places atCalls to atRunFlags
-	c.addEntries(first.call.Entries, first.mode.dryRun)
+	c.addEntries(first.call.Entries, first.mode.precheck)
 	for _, p := range calls {
 		if draws {
 			c.args = append(c.args, &p.call.Draw)
@@ -177,7 +177,7 @@ func (c *command) addCallArguments(e *store.Entry) {
 }
 
 // addEntries appends what the entries of all calls of a run have in common.
-func (c *command) addEntries(entries []store.Entry, dryRun bool) {
+func (c *command) addEntries(entries []store.Entry, precheck bool) {
 	c.args = append(c.args, len(entries))
 	for i := range entries {
 		e, p := &entries[i], preparedOf(entries[i].Policy)
@@ -188,8 +188,8 @@ func (c *command) addEntries(entries []store.Entry, dryRun bool) {
 		if e.Peek {
 			flags |= entryPeek
 		}
-		if dryRun {
-			flags |= entryDryRun
+		if precheck {
+			flags |= entryPrecheck
 		}
 		if e.Remembers() {
 			flags |= entryRemembers

@@ -14,11 +14,11 @@ local function undecided(entries)
   return reply
 end
 
--- Sets the verdict of an entry by its limits, its block and, if it reserves, the holds of its key. Undeniable entries
+-- Sets the verdict of an entry by its limits, its block and, if it reserves, the holds of its key. Entries that always admit
 -- are admitted.
-local function judge(entry)
+local function judge_entry(entry)
   entry.repeats = false
-  if entry.undeniable then
+  if entry.always_admits then
     entry.verdict, entry.admitted = VERDICT_ADMITTED, true
     local limits = entry.limits
     for i = 1, #limits do limits[i].admits = true end
@@ -31,7 +31,7 @@ local function judge(entry)
     entry.verdict, entry.admitted = VERDICT_BLOCKED, false
     entry.block_left, entry.blocked_by = (left + 1) * 1000, blocked_by
   end
-  if entry.reserves then entry.repeats = holds.judge(entry) end
+  if entry.reserves then entry.repeats = holds.judge_reserve(entry) end
 end
 
 -- Admits the entries of a call that repeats another one, if that call has spent or held their
@@ -104,8 +104,8 @@ end
 -- denies the call.
 local function spend(entry, denied)
   entry.began = false
-  if entry.peek or entry.dry_run or entry.verdict == VERDICT_BLOCKED or entry.repeats then return end
-  if entry.undeniable then
+  if entry.peek or entry.precheck or entry.verdict == VERDICT_BLOCKED or entry.repeats then return end
+  if entry.always_admits then
     local spent = holds.change(entry)
     entry.began = spent and not entry.known
     if spent and entry.on_commit and entry.action ~= ACTION_CHARGE and live_block(entry) < 0 then
@@ -155,7 +155,7 @@ end
 local function report_limit(entry, limit, denied, reply, n)
   local used, held = limit.used, entry.held_units
   local retry_after, used_after, waits = 0, used, false
-  if entry.undeniable or entry.repeats then
+  if entry.always_admits or entry.repeats then
     retry_after = 0
   elseif entry.cost > limit.quota then
     retry_after = -1
@@ -203,7 +203,7 @@ end
 local may_have_written
 
 -- Decides the next call of a run.
-local function decide(run)
+local function decide_call(run)
   may_have_written = false
   local entries, denied = run.entries, run.denied
   if run.draws then draw = next_call_number() / 2 ^ 32 end
@@ -215,7 +215,7 @@ local function decide(run)
     local entry = entries[i]
     may_have_written = may_have_written or entry.open_holds > 0
     entry.has_settled = entry.open_holds > 0 and holds.settle(entry)
-    judge(entry)
+    judge_entry(entry)
     repeated = repeated or entry.repeats
   end
   if repeated then admit_repeated(entries) end
@@ -236,8 +236,8 @@ end
 
 -- Decides the next call of a run. An error, such as a key of another type, ends only this call. Its
 -- text begins with REPLY_UNWRITTEN if the call has written nothing.
-local function decide_or_fail(run)
-  local ok, reply = pcall(decide, run)
+local function decide_call_or_fail(run)
+  local ok, reply = pcall(decide_call, run)
   if ok then return reply end
   logs = {}
   return (may_have_written and '' or REPLY_UNWRITTEN) .. error_text(reply)
@@ -286,7 +286,7 @@ local function decide_run(before_key, before_arg, places)
   for i = 1, calls do
     if places[i] then
       key_at, call_arg_at = before_key + (same_keys and 0 or i - 1) * keys, before_call_args + (same_args and 0 or i - 1) * call_args
-      replies[places[i]] = decide_or_fail(run)
+      replies[places[i]] = decide_call_or_fail(run)
     end
   end
   if deferred then end_run(places) end

@@ -39,18 +39,18 @@ local function deficit_set(limit, spent, cut, judged)
 end
 
 local function deficit_time_to_fit(entry, limit)
-  return (deficit_waits(limit, entry.cost, limit.lag))
+  return (deficit_waits(limit, entry.cost, limit.clock_ahead))
 end
 
 local function deficit_used_after(entry, limit, wait)
-  local _, used_after = deficit_waits(limit, entry.cost, limit.lag, wait)
+  local _, used_after = deficit_waits(limit, entry.cost, limit.clock_ahead, wait)
   return used_after
 end
 
 -- Microseconds until the deficit is refilled.
 local function deficit_left(limit, deficit)
   if deficit == 0 then return 0 end
-  return ceil_div(deficit, limit.rate) + limit.lag
+  return ceil_div(deficit, limit.rate) + limit.clock_ahead
 end
 
 local function deficit_reset_after(_, limit) return deficit_left(limit, limit.deficit) end
@@ -61,10 +61,10 @@ local function deficit_move(entry, limit, deficits, micros, amount)
   local most = limit.empty + LONGEST_DEBT * limit.rate
   for i = 1, #deficits do
     local found = max(0, deficits[i] - micros * limit.rate)
-    local sum, room = max(0, found + amount), max(found, most)
-    deficits[i] = min(sum, room)
-    if sum > room and i == limit.judged and entry.debt_cut then
-      entry.debt_cut = entry.debt_cut + floor((sum - room) / limit.window_us)
+    local sum, largest = max(0, found + amount), max(found, most)
+    deficits[i] = min(sum, largest)
+    if sum > largest and i == limit.judged and entry.debt_cut then
+      entry.debt_cut = entry.debt_cut + floor((sum - largest) / limit.window_us)
     end
   end
 end
@@ -92,7 +92,7 @@ local function deficit_add(entry, limit, amount)
 end
 
 local function deficit_spend(entry, limit)
-  limit.full_at = server_time() + limit.lag + ceil_div(limit.deficit, limit.rate)
+  limit.full_at = server_time() + limit.clock_ahead + ceil_div(limit.deficit, limit.rate)
   deficit_add(entry, limit, entry.cost * limit.window_us)
 end
 
@@ -106,7 +106,7 @@ local function deficit_settle(entry, limit, units, at)
 end
 
 local function deficit_end_settling(entry, limit)
-  deficit_move(entry, limit, limit.past, server_time() + limit.lag - limit.past_time, 0)
+  deficit_move(entry, limit, limit.past, server_time() + limit.clock_ahead - limit.past_time, 0)
   limit.deficits, limit.past = limit.past, nil
   deficit_add(entry, limit, 0)
 end
@@ -125,6 +125,6 @@ local function deficit_receipt(_, limit) return limit.full_at or 0 end
 
 -- Refunds the cost, less the units that have been refilled since `full_at`.
 local function deficit_refund(entry, limit, full_at)
-  local refilled = max(0, server_time() + limit.lag - full_at) * limit.rate
+  local refilled = max(0, server_time() + limit.clock_ahead - full_at) * limit.rate
   deficit_add(entry, limit, -max(0, entry.cost * limit.window_us - refilled))
 end

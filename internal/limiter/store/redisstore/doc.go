@@ -38,10 +38,10 @@
 //
 //	base.lua           what all scripts need
 //	log_search.lua, deficit_wait.lua, bucket.lua, arrival.lua
-//	                   what the lean and the general code of an algorithm share
-//	*_lean.lua         the algorithms for plain checks, and the holds of a key
-//	lean.lua           decides most checks
-//	batch.lua          the loop over the runs; contains the general code, for all other calls:
+//	                   what the fast and the general path of an algorithm share
+//	*_fast.lua         the algorithms for plain checks, and the holds of a key
+//	fast.lua           decides most checks
+//	batch.lua          the loop over the runs; contains the general path, for all other calls:
 //	prelude.lua          cursors, values, and what an algorithm is
 //	hold.lua             the holds of a key, if a policy takes reservations; contains
 //	hold_summary.lua, hold_list.lua, hold_window.lua
@@ -55,14 +55,14 @@
 //	entry.lua            reads the entries
 //	decide.lua           decides a run
 //
-// To read them, begin with batch.lua. In the script for a refund, refund.lua follows base.lua and the general code
+// To read them, begin with batch.lua. In the script for a refund, refund.lua follows base.lua and the general path
 // without decide.lua. reset.lua, open_holds.lua and blocks.lua are scripts of their own.
 //
 // # How a decision is made
 //
 // A batch of calls runs in one script, one call after the other. Successive calls with the same
 // policies are a run: their limits are prepared once, and one MGET reads their values. If they
-// also have the same keys, each value is read and written once for all of them. lean.lua decides
+// also have the same keys, each value is read and written once for all of them. fast.lua decides
 // most checks of one policy, with any algorithm but Suppressed and Concurrency. For any other call
 // decide.lua has three phases:
 //

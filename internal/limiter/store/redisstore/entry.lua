@@ -46,7 +46,7 @@ local function prepare_entry()
     peek = band(flags, ENTRY_PEEK) ~= 0,
     has_blocks = band(flags, ENTRY_BLOCKS) ~= 0,
     on_commit = band(flags, ENTRY_ON_COMMIT) ~= 0,
-    dry_run = band(flags, ENTRY_DRY_RUN) ~= 0,
+    precheck = band(flags, ENTRY_PRECHECK) ~= 0,
     only_known = band(flags, ENTRY_ONLY_KNOWN) ~= 0,
     has_list = band(flags, ENTRY_LISTED) ~= 0,
     has_largest = band(flags, ENTRY_LARGEST) ~= 0,
@@ -57,7 +57,7 @@ local function prepare_entry()
     action = bit.rshift(flags, ENTRY_ACTION_BITS),
     limits = {},
   }
-  entry.undeniable = entry.action > ACTION_RESERVE -- commits, renews or charges
+  entry.always_admits = entry.action > ACTION_RESERVE -- commits, renews or charges
   entry.has_block = entry.action ~= ACTION_COMMIT or entry.on_commit or not entry.keeps_holds
   local action = entry.action
   if action == ACTION_RESERVE or action == ACTION_RENEW or action == ACTION_SLICE then entry.ttl = next_number() end

@@ -66,7 +66,7 @@ algorithms.gc = {
   empty = function(limit) return limit.ceiling * limit.rate end,
 
   read = function(entry, limit)
-    limit.key, limit.full_at, limit.lag, limit.ahead, limit.cut_ahead = next_key(), nil, 0, nil, nil
+    limit.key, limit.full_at, limit.clock_ahead, limit.ahead, limit.cut_ahead = next_key(), nil, 0, nil, nil
     local value = values[limit.key]
     local spent, cut, debt, rate
     if value then spent, cut, debt, limit.cut_ceiling, rate = read_arrival(limit, value) end

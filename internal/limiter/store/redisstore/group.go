@@ -13,12 +13,12 @@ import (
 
 // group is the entries of a call that one script call evaluates, in a Redis Cluster of one key.
 type group struct {
-	call    store.Call // with the entries of the group
-	indexes []int      // of the entries in the whole call
-	key     store.Key  // of the entries in a Redis Cluster; else empty
-	limits  int        // the number of the limits
-	dry     result     // of the dry run
-	decided result     // of the latest evaluation
+	call     store.Call // with the entries of the group
+	indexes  []int      // of the entries in the whole call
+	key      store.Key  // of the entries in a Redis Cluster; else empty
+	limits   int        // the number of the limits
+	precheck result     // before anything is spent
+	decided  result     // of the latest evaluation
 }
 
 // all returns the indexes of all entries of the call.
@@ -108,7 +108,7 @@ func (g *group) repeats() bool {
 	return false
 }
 
-// needsSpend reports whether an entry has something to write after the dry run.
+// needsSpend reports whether an entry has something to write after the precheck.
 //
 //   - A Suppressed limit of a denied check is evaluated again also for its reply: the time after which it sheds
 //     nothing.
@@ -117,7 +117,7 @@ func (g *group) needsSpend(repeated bool) bool {
 	for i := range g.call.Entries {
 		e := &g.call.Entries[i]
 		switch {
-		case repeated && (!takesHold(e) || g.dry.Entries[i].Hold == store.HoldFound):
+		case repeated && (!takesHold(e) || g.precheck.Entries[i].Hold == store.HoldFound):
 		case g.call.Denied && e.Policy.Observes(), !e.Peek && (!g.call.Denied || e.Policy.WritesDenials()):
 			return true
 		}

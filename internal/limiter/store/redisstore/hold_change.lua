@@ -3,8 +3,8 @@
 -- Takes a slice of at most the cost.
 local function take_slice(entry, is_there)
   local held = entry.held_units
-  local room = entry.most_sliced - held
-  local units = min(entry.cost, room, max(HOLD_SMALLEST_SLICE, floor(room / 2)))
+  local left = entry.most_sliced - held
+  local units = min(entry.cost, left, max(HOLD_SMALLEST_SLICE, floor(left / 2)))
   for _, limit in ipairs(entry.limits) do
     units = min(units, floor((limit.quota - limit.used - held) / 2))
   end

@@ -13,7 +13,7 @@ end
 
 -- Returns whether an entry that reserves repeats an earlier one: its hold is open. Denies it if the key has no room
 -- for its hold.
-function holds.judge(entry)
+function holds.judge_reserve(entry)
   local is_open, is_there = find_hold(entry)
   if is_open then return true end
   if entry.verdict == VERDICT_ADMITTED and (is_there or entry.open_holds >= entry.max_open) then

@@ -70,7 +70,7 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 	g.Expect(ttl("long") - ttl("short")).To(BeNumerically("~", 19*time.Hour, time.Minute))
 }
 
-// The last commit removes the holds, whether the lean or the general code does it.
+// The last commit removes the holds, whether the fast or the general path does it.
 func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 	_, client := newSubject(t, servers[0])
 	backend := newStore(client)
@@ -79,12 +79,12 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 	other := storetest.SlowLimit(store.FixedWindow, 9)
 	other.Name, other.Window = "other", 2*other.Window
 	for name, limits := range map[string][]store.Limit{
-		"lean": {storetest.SlowLimit(store.FixedWindow, 9)}, "lean, two windows": {storetest.SlowLimit(store.FixedWindow, 9), other}, "general": {general},
+		"fast": {storetest.SlowLimit(store.FixedWindow, 9)}, "fast, two windows": {storetest.SlowLimit(store.FixedWindow, 9), other}, "general": {general},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			policy := storetest.ReservingPolicy(name, limits...)
-			g.Expect(preparedOf(policy).isLean).To(Equal(name != "general"))
+			g.Expect(preparedOf(policy).hasFastPath).To(Equal(name != "general"))
 			hold := func(action store.Action, id string) {
 				_, err := backend.Evaluate(t.Context(), &store.Call{Entries: []store.Entry{{
 					Policy: policy, Key: "a", Cost: 1, Action: action, ID: id, TTL: time.Minute,

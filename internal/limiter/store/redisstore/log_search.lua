@@ -1,4 +1,4 @@
--- log_search: where a hit is in a log, for log.lua and log_lean.lua; see log.lua.
+-- log_search: where a hit is in a log, for log.lua and log_fast.lua; see log.lua.
 
 -- Element width*i + column, counted from 0, belongs to hit i.
 local TIME, UNITS = -1, 0

@@ -13,9 +13,9 @@ import (
 // binding binds an algorithm to its Lua files and their arguments.
 type binding struct {
 	code store.Algorithm
-	// general, lean and shared are the Lua files for the general code, for lean.lua, and for both. lean is empty
-	// if lean.lua decides no checks by the algorithm.
-	general, lean, shared []string
+	// general, fast and shared are the Lua files for the general path, for fast.lua, and for both. fast is empty
+	// if fast.lua decides no checks by the algorithm.
+	general, fast, shared []string
 	// arguments returns the arguments of a limit after quota, window and block.
 	arguments func(*store.Limit) []int64
 }
@@ -26,33 +26,33 @@ var bindings = [...]binding{
 	{
 		code:      store.FixedWindow,
 		general:   []string{"fixed_window.lua"},
-		lean:      []string{"fixed_window_lean.lua"},
+		fast:      []string{"fixed_window_fast.lua"},
 		arguments: func(l *store.Limit) []int64 { return []int64{l.Ceiling(), exactTTL(l.LongestWindow())} },
 	},
 	{
 		code:    store.SlidingLog,
 		general: []string{"log.lua", "sliding_log.lua"},
-		lean:    []string{"log_lean.lua", "sliding_log_lean.lua"},
+		fast:    []string{"log_fast.lua", "sliding_log_fast.lua"},
 		shared:  []string{"log_search.lua"},
 	},
 	{
 		code:      store.SlidingWindow,
 		general:   []string{"log.lua", "sliding_window.lua"},
-		lean:      []string{"log_lean.lua", "sliding_window_lean.lua"},
+		fast:      []string{"log_fast.lua", "sliding_window_fast.lua"},
 		shared:    []string{"log_search.lua"},
 		arguments: func(l *store.Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.Ceiling()} },
 	},
 	{
 		code:      store.TokenBucket,
 		general:   []string{"deficit.lua", "token_bucket.lua"},
-		lean:      []string{"token_bucket_lean.lua"},
+		fast:      []string{"token_bucket_fast.lua"},
 		shared:    []string{"deficit_wait.lua", "bucket.lua"},
 		arguments: refillArguments,
 	},
 	{
 		code:      store.GCRA,
 		general:   []string{"deficit.lua", "gcra.lua"},
-		lean:      []string{"gcra_lean.lua"},
+		fast:      []string{"gcra_fast.lua"},
 		shared:    []string{"deficit_wait.lua", "arrival.lua"},
 		arguments: refillArguments,
 	},

@@ -71,10 +71,10 @@ func newNode(timeout time.Duration, maxSends int, metrics nodeMetrics) *node {
 	return n
 }
 
-// decide decides the call in a batch with others. If no batch is in flight and the caller has the whole timeout, the
+// decideCall decides the call in a batch with others. If no batch is in flight and the caller has the whole timeout, the
 // caller sends the batch itself and saves two goroutine switches. It then returns with its batch, even if its context
 // is canceled earlier.
-func (n *node) decide(ctx context.Context, p *pending) (result, error) {
+func (n *node) decideCall(ctx context.Context, p *pending) (result, error) {
 	isFirst, err := n.enqueue(p)
 	switch {
 	case err != nil:

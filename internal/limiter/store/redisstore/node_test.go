@@ -65,7 +65,7 @@ func (f *fakeNode) holdBatches() chan struct{} {
 // ask decides one call and returns the cause of its failure; "" if it was decided.
 func (f *fakeNode) ask(ctx context.Context, deadline time.Duration) store.Cause {
 	policy := store.NewPolicy("test/p", false, false, []store.Limit{storetest.SlowLimit(store.FixedWindow, 30)})
-	_, err := f.decide(ctx, newPending(ctx, storetest.SpendOne(policy, "a"), mode{}, time.Now().Add(deadline)))
+	_, err := f.decideCall(ctx, newPending(ctx, storetest.SpendOne(policy, "a"), mode{}, time.Now().Add(deadline)))
 	return causeIn(err)
 }
 

@@ -1,5 +1,5 @@
 -- prelude: cursors over KEYS and ARGV, the values of keys and the table of algorithms, for the
--- general code.
+-- general path.
 
 -- key_at is the cursor over the keys, arg_at the cursor over the arguments that all calls of a run share,
 -- call_arg_at the cursor over the arguments of one call.

@@ -13,12 +13,12 @@ import (
 type prepared struct {
 	*store.Policy
 
-	algorithms uint        // the bits of its algorithms
-	keys       []string    // the parts after the hash tag, in the order of the script
-	flags      int         // the flags of an entry that the policy sets
-	isLean     bool        // lean.lua can decide its checks
-	args       []any       // the arguments after the flags and the TTL
-	dated      *datedCache // the arguments of a policy with calendars, see argumentsAt; else nil
+	algorithms  uint        // the bits of its algorithms
+	keys        []string    // the parts after the hash tag, in the order of the script
+	flags       int         // the flags of an entry that the policy sets
+	hasFastPath bool        // fast.lua can decide its checks
+	args        []any       // the arguments after the flags and the TTL
+	dated       *datedCache // the arguments of a policy with calendars, see argumentsAt; else nil
 }
 
 // preparedOf returns the prepared policy. A policy is prepared once.
@@ -36,10 +36,10 @@ func prepare(policy *store.Policy) any {
 		p.keys = append(p.keys, p.HoldsName())
 	}
 	limits := p.Limits()
-	p.isLean = p.flags&entryListed == 0
+	p.hasFastPath = p.flags&entryListed == 0
 	for i := range limits {
 		p.algorithms |= bitOf(limits[i].Algorithm)
-		p.isLean = p.isLean && p.isLeanWith(&limits[i])
+		p.hasFastPath = p.hasFastPath && p.hasFastPathWith(&limits[i])
 		p.addKeys(i)
 	}
 	if p.hasCalendar() {
@@ -72,10 +72,10 @@ func (p *prepared) prepareFlags() {
 	}
 }
 
-// isLeanWith reports whether lean.lua can decide the limit. The keys of the limits before it have been added. lean.lua
+// hasFastPathWith reports whether fast.lua can decide the limit. The keys of the limits before it have been added. fast.lua
 // decides a SlidingLog only if the log serves no other limit.
-func (p *prepared) isLeanWith(l *store.Limit) bool {
-	isPlain := bindingOf(l.Algorithm).lean != nil && l.Calendar == nil && l.Escalation == nil
+func (p *prepared) hasFastPathWith(l *store.Limit) bool {
+	isPlain := bindingOf(l.Algorithm).fast != nil && l.Calendar == nil && l.Escalation == nil
 	keep, _ := p.Kept()
 	return isPlain && (l.Algorithm != store.SlidingLog || !p.IsRequestable() && p.flags&entryLog == 0 && keep == l.Window)
 }

@@ -46,16 +46,16 @@ func newPrograms(assemble func(set uint) program) *programs {
 	return &all
 }
 
-// generalCode is where batch.lua has the general code, and holdCode where hold.lua has the files of holds.
+// generalPath is where batch.lua has the general path, and holdCode where hold.lua has the files of holds.
 const (
-	generalCode = "--[[general code]]"
+	generalPath = "--[[general path]]"
 	holdCode    = "--[[holds]]"
 )
 
 // assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
-	lean := append(filesOf(set, func(b *binding) []string { return b.lean }), "lean.lua", "hold_lean.lua")
-	return newProgram(baseText(set), textOf(lean...), strings.Replace(textOf("batch.lua"), generalCode, generalText(set, "decide.lua"), 1))
+	fast := append(filesOf(set, func(b *binding) []string { return b.fast }), "fast.lua", "hold_fast.lua")
+	return newProgram(baseText(set), textOf(fast...), strings.Replace(textOf("batch.lua"), generalPath, generalText(set, "decide.lua"), 1))
 }
 
 // assembleRefund returns the program of refund.lua.
@@ -63,7 +63,7 @@ func assembleRefund(set uint) program {
 	return newProgram(baseText(set), generalText(set, "refund.lua"))
 }
 
-// baseText returns the text that the general code and lean.lua share.
+// baseText returns the text that the general path and fast.lua share.
 func baseText(set uint) string {
 	return textOf(append([]string{"base.lua"}, filesOf(set, func(b *binding) []string { return b.shared })...)...)
 }

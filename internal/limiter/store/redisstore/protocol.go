@@ -27,7 +27,7 @@ const (
 	runDraws                // the calls have draws
 	runSameKeys             // all calls have the same keys, which are in KEYS once
 	runRepeated             // the calls repeat earlier calls, which took holds
-	runLean                 // lean.lua may decide the calls
+	runFast                 // fast.lua may decide the calls
 	runSameArgs             // all calls have the same call arguments, which follow once
 )
 
@@ -38,7 +38,7 @@ const (
 	entryPeek                  // writes nothing
 	entryBlocks                // limits start blocks, on denials or on commits
 	entryLog                   // a limit is a SlidingLog
-	entryDryRun                // spends nothing, but repairs state after an edit or a clock change
+	entryPrecheck              // spends nothing, but repairs state after an edit or a clock change
 	entryOnlyKnown             // decided only if the key is known
 	entryListed                // the state of a limit is in a list
 	entryLargest               // the log has a key for the largest threshold that it serves
@@ -81,10 +81,10 @@ var constants = map[string]any{
 	"AT_ENTRY_FLAGS": atEntryFlags,
 
 	"RUN_DENIED": runDenied, "RUN_RECEIPTS": runReceipts, "RUN_DRAWS": runDraws, "RUN_SAME_KEYS": runSameKeys,
-	"RUN_REPEATED": runRepeated, "RUN_LEAN": runLean, "RUN_SAME_ARGS": runSameArgs,
+	"RUN_REPEATED": runRepeated, "RUN_FAST": runFast, "RUN_SAME_ARGS": runSameArgs,
 
 	"ENTRY_ATTEMPTS": entryAttempts, "ENTRY_SHADOW": entryShadow, "ENTRY_PEEK": entryPeek, "ENTRY_BLOCKS": entryBlocks,
-	"ENTRY_LOG": entryLog, "ENTRY_DRY_RUN": entryDryRun, "ENTRY_ONLY_KNOWN": entryOnlyKnown, "ENTRY_LISTED": entryListed,
+	"ENTRY_LOG": entryLog, "ENTRY_PRECHECK": entryPrecheck, "ENTRY_ONLY_KNOWN": entryOnlyKnown, "ENTRY_LISTED": entryListed,
 	"ENTRY_LARGEST": entryLargest, "ENTRY_ENLARGES": entryEnlarges, "ENTRY_HOLDS": entryHolds, "ENTRY_REQUESTED": entryRequested,
 	"ENTRY_REMEMBERS": entryRemembers, "ENTRY_ON_COMMIT": entryOnCommit, "ENTRY_ACTION_BITS": entryActionBits,
 

@@ -14,7 +14,7 @@ import (
 const refundTimeout = time.Second
 
 // refundLostRace gives back, in the background, the units that the groups spent on a check that another group denied.
-// Policies that count attempts keep their counts. The other policies of these groups reply what their dry run
+// Policies that count attempts keep their counts. The other policies of these groups reply what their precheck
 // replied: the state without these units. The check is denied even if a refund fails; its units then stay spent.
 func (c *spread) refundLostRace() {
 	for _, g := range c.groups {
@@ -33,7 +33,7 @@ func (c *spread) refundLostRace() {
 		}()
 		for i, e := range g.call.Entries {
 			if !e.Policy.CountsAttempts() {
-				g.decided.Entries[i] = g.dry.Entries[i]
+				g.decided.Entries[i] = g.precheck.Entries[i]
 			}
 		}
 	}

@@ -46,8 +46,8 @@ func (r *run) flags() (flags int) {
 	if first.mode.repeated {
 		flags |= runRepeated
 	}
-	if first.isLean() {
-		flags |= runLean
+	if first.mayTakeFastPath() {
+		flags |= runFast
 	}
 	return flags
 }
@@ -82,10 +82,10 @@ func nextRun(batch []*pending) run {
 // beginEqual reports whether the first two calls are equal: they begin a run of equal calls.
 func beginEqual(calls []*pending) bool { return len(calls) > 1 && calls[0].equals(calls[1]) }
 
-// mayJoin reports whether the call may be in a run after these calls. The calls of a run that lean.lua
-// decides have different keys, because lean.lua reads all values before it writes.
+// mayJoin reports whether the call may be in a run after these calls. The calls of a run that fast.lua
+// decides have different keys, because fast.lua reads all values before it writes.
 func (p *pending) mayJoin(calls []*pending) bool {
-	return calls[0].samePolicies(p) && (!calls[0].isLean() || !slices.ContainsFunc(calls, p.overlaps))
+	return calls[0].samePolicies(p) && (!calls[0].mayTakeFastPath() || !slices.ContainsFunc(calls, p.overlaps))
 }
 
 // samePolicies reports whether the two calls differ only in keys, costs, IDs and draws, so that they may share
@@ -98,14 +98,14 @@ func (p *pending) samePolicies(other *pending) bool {
 		})
 }
 
-// isLean reports whether lean.lua may decide the call: a check by one policy that does no more than spend if
+// mayTakeFastPath reports whether fast.lua may decide the call: a check by one policy that does no more than spend if
 // it is admitted.
-func (p *pending) isLean() bool {
+func (p *pending) mayTakeFastPath() bool {
 	if p.mode != (mode{}) || p.call.Denied || len(p.call.Entries) != 1 {
 		return false
 	}
 	e := &p.call.Entries[0]
-	return e.Action == store.Check && preparedOf(e.Policy).isLean
+	return e.Action == store.Check && preparedOf(e.Policy).hasFastPath
 }
 
 // equals reports whether the two calls differ only in costs and draws.

@@ -22,7 +22,7 @@ algorithms.sw = {
   end,
 
   spend = function(entry, limit)
-    local units, most = entry.cost, entry.attempts and limit.ceiling or entry.undeniable and MOST_CHARGED
+    local units, most = entry.cost, entry.attempts and limit.ceiling or entry.always_admits and MOST_CHARGED
     if most then -- the bucket may already hold more than this variant's ceiling
       units = max(0, min(units, most - bucket_units(limit.log, UNITS, limit.bucket)))
     end

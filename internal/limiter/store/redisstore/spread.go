@@ -19,7 +19,7 @@ type spread struct {
 	substitution *store.Substitution // the call
 	deadline     time.Time
 	groups       []*group
-	settled      []settlement // by all dry runs, since each hold is settled only once; by entry
+	settled      []settlement // by all prechecks, since each hold is settled only once; by entry
 	repeated     bool         // the call repeats one that has taken holds
 }
 
@@ -32,9 +32,9 @@ func (s *Store) newSpread(call *store.Call, deadline time.Time) *spread {
 	}
 }
 
-// decide decides a call that may be denied. It replaces the undecided entries until all are decided: at most twice for
+// decideCheck decides a call that may be denied. It replaces the undecided entries until all are decided: at most twice for
 // each entry. undecided are the entries that an earlier evaluation has left undecided; nil without one.
-func (c *spread) decide(ctx context.Context, undecided []int) (*store.Reply, error) {
+func (c *spread) decideCheck(ctx context.Context, undecided []int) (*store.Reply, error) {
 	for {
 		if undecided != nil {
 			c.substitution.Replace(undecided)
@@ -65,12 +65,12 @@ func (c *spread) decideOnce(ctx context.Context) (result, error) {
 	}
 	c.repeated = false
 	c.divide(c.all())
-	if err := c.dryRun(ctx); err != nil {
+	if err := c.precheck(ctx); err != nil {
 		return result{}, err
 	}
 	if c.undecided() == nil && c.any((*group).repeats) {
 		c.repeat()
-		if err := c.dryRun(ctx); err != nil {
+		if err := c.precheck(ctx); err != nil {
 			return result{}, err
 		}
 	}
@@ -87,12 +87,12 @@ func (c *spread) decideOnce(ctx context.Context) (result, error) {
 	return result{Reply: c.reply()}, nil
 }
 
-// dryRun evaluates every group without spending, and moves what that has settled to the settlements.
-func (c *spread) dryRun(ctx context.Context) error {
+// precheck evaluates every group without spending, and moves what that has settled to the settlements.
+func (c *spread) precheck(ctx context.Context) error {
 	err := c.forEach(func(g *group) (err error) {
-		m := mode{dryRun: true, repeated: c.repeated}
-		g.dry, err = c.evaluateAtomic(ctx, g.call.WithEntries(g.call.Entries), m, c.deadline)
-		g.decided = g.dry
+		m := mode{precheck: true, repeated: c.repeated}
+		g.precheck, err = c.evaluateAtomic(ctx, g.call.WithEntries(g.call.Entries), m, c.deadline)
+		g.decided = g.precheck
 		return err
 	})
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *spread) spend(ctx context.Context, denied bool) error {
 			return mayHaveWritten(err)
 		}
 		if g.decided = decided; groupDenied && !g.denies() {
-			g.decided = g.dry
+			g.decided = g.precheck
 		}
 		return nil
 	})
@@ -156,7 +156,7 @@ func mayHaveWritten(err error) error {
 	return &whole
 }
 
-// reply returns the replies of the groups in the order of the call, with what dry runs have settled.
+// reply returns the replies of the groups in the order of the call, with what prechecks have settled.
 func (c *spread) reply() *store.Reply {
 	reply := c.newReply()
 	for _, g := range c.groups {

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
-// A dry run of all groups and then a charge give the same replies as one step, without concurrent calls, with groups
+// A precheck of all groups and then a charge give the same replies as one step, without concurrent calls, with groups
 // by key and by the number of limits: with edits, overrides, blocks, and a clock that is set back.
 func TestSpreadAgreesWithModel(t *testing.T) {
 	model := storetest.NewModel()
@@ -105,7 +105,7 @@ func TestFailureAfterAnotherGroupHasSpent(t *testing.T) {
 	only := storeOf(b).route(t.Context(), "a")
 	send, calls := only.send, 0
 	only.send = func(ctx context.Context, batch []*pending) []outcome {
-		if calls++; calls == 24 { // twelve dry runs, then twelve that spend
+		if calls++; calls == 24 { // twelve prechecks, then twelve that spend
 			return failAll(len(batch), &store.Error{Cause: store.CauseScript, Err: errReply, Unwritten: true})
 		}
 		return send(ctx, batch)

@@ -111,9 +111,9 @@ func (s *Store) Evaluate(ctx context.Context, call *store.Call) (*store.Reply, e
 		if err != nil || decided.undecided == nil {
 			return decided.Reply, err
 		}
-		return s.newSpread(call, deadline).decide(ctx, decided.undecided)
+		return s.newSpread(call, deadline).decideCheck(ctx, decided.undecided)
 	case call.IsDeniable():
-		return s.newSpread(call, deadline).decide(ctx, nil)
+		return s.newSpread(call, deadline).decideCheck(ctx, nil)
 	}
 	return s.newSpread(call, deadline).change(ctx)
 }
@@ -145,7 +145,7 @@ func (s *Store) mustSpread(call *store.Call) bool {
 // evaluateAtomic evaluates the call in one script call, so its keys must lie on one node. It returns before the deadline
 // even if the node does not answer; the cost of the call may then be spent.
 func (s *Store) evaluateAtomic(ctx context.Context, call *store.Call, m mode, deadline time.Time) (result, error) {
-	decided, err := s.route(ctx, call.Entries[0].Key).decide(ctx, newPending(ctx, call, m, deadline))
+	decided, err := s.route(ctx, call.Entries[0].Key).decideCall(ctx, newPending(ctx, call, m, deadline))
 	if err == nil {
 		s.repairs.report(call, decided.repaired)
 	}

@@ -48,7 +48,7 @@ algorithms.su = {
   spend = function(entry, limit, passes)
     local log = limit.log
     local observed = min(entry.cost, MOST_OBSERVED - bucket_units(log, UNITS, limit.bucket))
-    append_hit(log, { observed, passes and (entry.undeniable and observed or entry.cost) or 0 }, limit.window, limit.bucket)
+    append_hit(log, { observed, passes and (entry.always_admits and observed or entry.cost) or 0 }, limit.window, limit.bucket)
     limit.used = log_units(limit, ADMITTED, log.now)
   end,
 

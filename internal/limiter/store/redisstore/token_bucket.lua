@@ -45,7 +45,7 @@ algorithms.tb = {
       deficit_set(limit, 0, nil, 1)
       if value then damaged[limit.key] = true end
     end
-    limit.lag = limit.now - server_time()
+    limit.clock_ahead = limit.now - server_time()
   end,
 
   write = function(limit, ttl)

@@ -1,8 +1,8 @@
--- FixedWindow, for lean.lua; see fixed_window.lua.
+-- FixedWindow, for fast.lua; see fixed_window.lua.
 
 local to_number, type_of = tonumber, type -- a local is faster than a global
 
-lean.fw = {
+fast.fw = {
   prepare = function(limit, at)
     limit.lifetime, limit.lifetime_text = ARGV[at + 2] + 0, ARGV[at + 2]
     return at + 2

@@ -1,4 +1,4 @@
--- hold, for lean.lua; see hold.lua.
+-- hold, for fast.lua; see hold.lua.
 
 -- The microseconds until nothing is used, at the latest, if the holds are spent when the last one ends.
 local function after_last_hold(limit, held, last_end, reset_after)
@@ -7,14 +7,14 @@ local function after_last_hold(limit, held, last_end, reset_after)
   return max(reset_after, last_end + limit.window * 1000)
 end
 
--- As lean_check, of a key with holds, of which it gets the summary. The general code decides also peeks, and if a hold may
+-- As fast_check, of a key with holds, of which it gets the summary. The general path decides also peeks, and if a hold may
 -- have ended, if the check is denied, and if it starts a window, which the holds record.
-lean_check_beside_holds = function(run, at, cost_at, summary)
+fast_check_beside_holds = function(run, at, cost_at, summary)
   local _, held, open, earliest, until_time = cmsgpack.unpack_limit(summary, 4, 0)
   local now = server_time()
   if run.peeks or not until_time or earliest <= now then return nil end
   local limits, values, text = run.limits, run.values, ARGV[cost_at]
-  local cost, before_key = lean_cost(run, text), run.before_key + at
+  local cost, before_key = fast_cost(run, text), run.before_key + at
   for i = 1, #limits do
     local limit = limits[i]
     local used = limit.read(limit, values[at + i], KEYS[before_key + i])

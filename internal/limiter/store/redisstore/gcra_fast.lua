@@ -1,6 +1,6 @@
--- GCRA, for lean.lua; see gcra.lua.
+-- GCRA, for fast.lua; see gcra.lua.
 
-lean.gc = {
+fast.gc = {
   prepare = function(limit, at)
     limit.rate, limit.ceiling, limit.window_us = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), limit.window * 1000
     return at + 2

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-dev/weir/test/storetest"
 )
 
-// leanAlgorithms are those that lean.lua decides.
-var leanAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a store.Algorithm) bool { return bindingOf(a).lean == nil })
+// fastAlgorithms are those that fast.lua decides.
+var fastAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a store.Algorithm) bool { return bindingOf(a).fast == nil })
 
 // The log of a key in constant use loses hits in most batches, and gets several in some.
 func TestBusyLogsAgreeWithModel(t *testing.T) {
@@ -74,11 +74,11 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 	g.Expect(verdicts).To(Equal([]store.Verdict{store.Admitted, store.Tripped, store.Blocked}))
 }
 
-// Checks of policies with and without reservations need no general code: the reports are short.
-func TestPlainChecksAreLean(t *testing.T) {
+// Checks of policies with and without reservations need no general path: the reports are short.
+func TestPlainChecksTakeTheFastPath(t *testing.T) {
 	_, client := newSubject(t, servers[0])
 	backend := newStore(client)
-	for _, a := range leanAlgorithms {
+	for _, a := range fastAlgorithms {
 		t.Run(string(a), func(t *testing.T) {
 			limit := storetest.SlowLimit(a, 9)
 			plain := store.NewPolicy("test/plain-"+string(a), false, false, []store.Limit{limit})
@@ -98,11 +98,11 @@ func TestPlainChecksAreLean(t *testing.T) {
 	}
 }
 
-// Admitted checks of a key with holds need no general code, once each counter has a window.
-func TestChecksBesideHoldsAreLean(t *testing.T) {
+// Admitted checks of a key with holds need no general path, once each counter has a window.
+func TestChecksBesideHoldsTakeTheFastPath(t *testing.T) {
 	_, client := newSubject(t, servers[0])
 	backend := newStore(client)
-	for _, a := range leanAlgorithms {
+	for _, a := range fastAlgorithms {
 		t.Run(string(a), func(t *testing.T) {
 			g := NewWithT(t)
 			policy := storetest.ReservingPolicy("beside-"+string(a), storetest.SlowLimit(a, 9))
@@ -163,7 +163,7 @@ func TestWindowsBesideHoldsAgreeWithModel(t *testing.T) {
 func TestRareReservationsAgreeWithModel(t *testing.T) {
 	server, _ := newSubject(t, servers[0])
 	model := storetest.NewModel()
-	for _, a := range leanAlgorithms {
+	for _, a := range fastAlgorithms {
 		limit := storetest.SlowLimit(a, 9)
 		longer := limit
 		longer.Name, longer.Window, longer.Bucket = "longer", 2*limit.Window, 2*limit.Bucket

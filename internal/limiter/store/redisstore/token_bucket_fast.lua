@@ -1,6 +1,6 @@
--- TokenBucket, for lean.lua; see token_bucket.lua.
+-- TokenBucket, for fast.lua; see token_bucket.lua.
 
-lean.tb = {
+fast.tb = {
   prepare = function(limit, at)
     limit.rate, limit.window_us = tonumber(ARGV[at + 1]), limit.window * 1000
     limit.empty = tonumber(ARGV[at + 2]) * limit.window_us

@@ -1,6 +1,6 @@
--- lean: decides checks without the general code, if they are by one policy whose limits all have functions
--- in the table lean; of peeks only those that are denied. The general code decides:
---   - checks of blocked keys, of keys with the holds of another plan, and some of keys with holds, see hold_lean.lua
+-- fast: decides checks without the general path, if they are by one policy whose limits all have functions
+-- in the table fast; of peeks only those that are denied. The general path decides:
+--   - checks of blocked keys, of keys with the holds of another plan, and some of keys with holds, see hold_fast.lua
 --   - denied checks that write
 --   - checks whose values have another form
 
@@ -8,15 +8,15 @@
 local replies, replied = {}, 0
 
 -- The number of a cost. Caches it, since most calls of a run have the same.
-local function lean_cost(run, text)
+local function fast_cost(run, text)
   if text ~= run.cost_text then run.cost_text, run.cost = text, tonumber(text) end
   return run.cost
 end
 
-local lean_check_beside_holds -- of hold_lean.lua
+local fast_check_beside_holds -- of hold_fast.lua
 
--- The reply to a call that is denied, and writes nothing; nil leaves it to the general code.
-local function lean_deny(run, at, cost)
+-- The reply to a call that is denied, and writes nothing; nil leaves it to the general path.
+local function fast_deny(run, at, cost)
   local limits, reply = run.limits, { VERDICT_DENIED }
   for i = 1, #limits do
     local limit, n = limits[i], #reply
@@ -32,16 +32,16 @@ end
 
 -- Decides a check of the run, whose values and keys begin after place `at` of the run, and whose cost is
 -- ARGV[cost_at]. Returns true after it has replied with a short report, or an array to reply with; nil leaves the
--- check to the general code.
-local function lean_check(run, at, cost_at)
+-- check to the general path.
+local function fast_check(run, at, cost_at)
   local limits, values, known, admitted = run.limits, run.values, false, true
   local block = values[at + 1]
   if block and not (run.keeps_holds and block == BLOCK_MARK) then return nil end
   local summary = run.keeps_holds and values[at + 2]
   at = at + run.entry_values
-  if summary then return lean_check_beside_holds(run, at, cost_at, summary) end
+  if summary then return fast_check_beside_holds(run, at, cost_at, summary) end
   local text, before_key, n = ARGV[cost_at], run.before_key + at, replied + 1
-  local cost = lean_cost(run, text)
+  local cost = fast_cost(run, text)
   for i = 1, #limits do
     local limit = limits[i]
     local used = limit.read(limit, values[at + i], KEYS[before_key + i])
@@ -50,7 +50,7 @@ local function lean_check(run, at, cost_at)
     admitted = admitted and used + cost <= limit.quota
   end
   if run.only_known and not known then return nil end
-  if not admitted then return run.denies and lean_deny(run, at, cost) or nil end
+  if not admitted then return run.denies and fast_deny(run, at, cost) or nil end
   if run.peeks then return nil end
   replies[n] = known and REPORT_SHORT or REPORT_SHORT + REPORT_BEGAN
   for i = 1, #limits do
@@ -64,10 +64,10 @@ local function lean_check(run, at, cost_at)
 end
 
 -- Reads the limits, whose number is ARGV[at]. Returns them, and the place of their last argument.
-local function lean_limits(at, has_blocks)
+local function fast_limits(at, has_blocks)
   local limits = {}
   for i = 1, ARGV[at] do
-    local algorithm = lean[ARGV[at + 1]]
+    local algorithm = fast[ARGV[at + 1]]
     local limit = {
       quota = ARGV[at + 2] + 0, window = ARGV[at + 3] + 0,
       read = algorithm.read, starts = algorithm.starts, spend = algorithm.spend, wait = algorithm.wait,
@@ -82,13 +82,13 @@ end
 -- Reads what the calls of a run have in common. The keys of the run begin after KEYS[before_key], its arguments,
 -- which batch.lua and entry.lua describe, after ARGV[before_arg]. All fields have a value here, since Lua makes
 -- room for them only once.
-local function lean_prepare(before_key, before_arg)
+local function fast_prepare(before_key, before_arg)
   local flags, entry_flags = ARGV[before_arg + AT_RUN_FLAGS], ARGV[before_arg + AT_ENTRY_FLAGS]
   local calls, keys, call_args = ARGV[before_arg + AT_CALLS] + 0, ARGV[before_arg + AT_KEYS] + 0, ARGV[before_arg + AT_CALL_ARGS] + 0
   local keeps_holds, limits_at, keep_after_end = band(entry_flags, ENTRY_HOLDS) ~= 0, before_arg + AT_ENTRY_FLAGS + 1, 0
   if band(entry_flags, ENTRY_LOG) ~= 0 then limits_at = limits_at + 2 end -- skips keep and keep_units
   if keeps_holds then keep_after_end, limits_at = ARGV[limits_at] * 1000, limits_at + 2 end -- skips the most open holds
-  local limits, before_call_args = lean_limits(limits_at, band(entry_flags, ENTRY_BLOCKS) ~= 0)
+  local limits, before_call_args = fast_limits(limits_at, band(entry_flags, ENTRY_BLOCKS) ~= 0)
   local same_keys, same_args = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_ARGS) ~= 0
   local last_key = before_key + (same_keys and keys or calls * keys)
   return {
@@ -107,13 +107,13 @@ local function lean_prepare(before_key, before_arg)
 end
 
 -- Decides the calls of a run, from the first that has no reply yet. run.undecided gets the places of the replies
--- to the calls that it leaves to the general code. If the calls have the same keys, it leaves also all later calls,
+-- to the calls that it leaves to the general path. If the calls have the same keys, it leaves also all later calls,
 -- so that they are decided in order.
-local function lean_calls(run)
+local function fast_calls(run)
   local step, cost_at, arg_step = run.step, run.cost_at, run.arg_step
   for i = run.decided + 1, run.calls do
     run.decided = i
-    local reply = (step > 0 or not run.undecided) and lean_check(run, (i - 1) * step, cost_at + (i - 1) * arg_step)
+    local reply = (step > 0 or not run.undecided) and fast_check(run, (i - 1) * step, cost_at + (i - 1) * arg_step)
     if reply ~= true then
       replied = replied + 1
       replies[replied] = reply or false
@@ -127,10 +127,10 @@ end
 
 -- Decides the calls of a run, except those in the places that it returns. Returns where the run ends in KEYS and
 -- in ARGV, and the places of the replies to the calls that decide_run must decide, by call, or false.
-local function lean_run(before_key, before_arg)
-  local run = lean_prepare(before_key, before_arg)
+local function fast_run(before_key, before_arg)
+  local run = fast_prepare(before_key, before_arg)
   repeat
-    local ok, err = pcall(lean_calls, run)
+    local ok, err = pcall(fast_calls, run)
     if not ok then
       replied = replied + 1
       replies[replied] = error_text(err)

@@ -1,10 +1,10 @@
--- log, for lean.lua; see log.lua. The table of a limit is also the table of its log, which has one kind of units
+-- log, for fast.lua; see log.lua. The table of a limit is also the table of its log, which has one kind of units
 -- and keeps them for the window of this limit only. Arguments of commands are texts where they can be, since
 -- Redis is slow to write numbers of Lua.
 
 -- Reads the ends of the log. limit.head has its first elements: totals(0) time(1) totals(1) time(2) totals(2)
 -- time(3). Returns false for a key of another type, or without a hit.
-local function lean_open_log(limit, key)
+local function fast_open_log(limit, key)
   local now, head = server_time(), try_call('LRANGE', key, '0', '5')
   if head.err or head[1] and not head[2] then return false end
   limit.key, limit.exists, limit.head = key, head[2], head
@@ -21,7 +21,7 @@ local function lean_open_log(limit, key)
 end
 
 -- The number of hits that have left the window, and their units. At least one has left it, at least one has not.
-local function lean_left_window(limit, cutoff)
+local function fast_left_window(limit, cutoff)
   local head = limit.head
   if head[4] + 0 > cutoff then return 1, head[3] + 0 end
   if head[6] + 0 > cutoff then return 2, head[5] + 0 end
@@ -31,14 +31,14 @@ end
 
 -- As read, see base.lua. Also sets limit.left_window, the number of hits that have left the window, -1 if all
 -- have, and limit.before, the total until the last of them. Reuses the log that the previous call has read.
-local function lean_read_log(limit, _, key)
-  if limit.key ~= key and not lean_open_log(limit, key) then return nil end
+local function fast_read_log(limit, _, key)
+  if limit.key ~= key and not fast_open_log(limit, key) then return nil end
   if limit.total + limit.quota > LARGEST_SUM then return nil end
   local cutoff = limit.now - limit.window_us
   if limit.newest <= cutoff then
     limit.left_window, limit.before = -1, limit.total
   elseif limit.oldest <= cutoff then
-    limit.left_window, limit.before = lean_left_window(limit, cutoff)
+    limit.left_window, limit.before = fast_left_window(limit, cutoff)
   else
     limit.left_window, limit.before = 0, limit.base
   end
@@ -47,7 +47,7 @@ end
 
 -- As spend, see base.lua. With a bucket, in microseconds, the hit is merged with the newest one if that
 -- is in the same bucket of time.
-local function lean_append_hit(limit, key, cost)
+local function fast_append_hit(limit, key, cost)
   local now, newest, bucket, total = limit.now, limit.newest, limit.bucket, limit.total + cost
   if now ~= limit.time then limit.time, limit.time_text = now, string.format('%d', now) end
   local total_text = string.format('%d', total)
@@ -74,7 +74,7 @@ local function lean_append_hit(limit, key, cost)
 end
 
 -- As wait, see base.lua.
-local function lean_log_wait(limit, key, cost)
+local function fast_log_wait(limit, key, cost)
   if limit.units == 0 then return 0, 0, 0 end
   local now, wait, used_after = server_time(), 0, limit.units
   if limit.units + cost > limit.quota and cost <= limit.quota then
@@ -89,7 +89,7 @@ local function lean_log_wait(limit, key, cost)
   return wait, used_after, limit.newest + limit.window_us - now
 end
 
-local function lean_prepare_log(limit, at)
+local function fast_prepare_log(limit, at)
   limit.width, limit.window_us = 2, limit.window * 1000
   limit.ttl_text = string.format('%d', ttl_of(limit.window_us))
   return at
