@@ -11,8 +11,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
-// addPolicy adds the policy to the participants, the outright denials, the exemptions or the unchecked policies.
-func (ev *evaluation) addPolicy(p *applicable) {
+// addPolicy adds the policy to the charged policies, the outright denials, the exemptions or the unchecked policies.
+func (ev *evaluation) addPolicy(p *matchedPolicy) {
 	switch {
 	case p.plan.Mode == plan.ModeDisabled:
 		ev.sawDisabled = true
@@ -30,11 +30,11 @@ func (ev *evaluation) addPolicy(p *applicable) {
 //
 //   - Overrides come before onMissingKey: an override can select a client without a key by its address.
 //   - An ambiguous key is denied with any onMissingKey.
-func (ev *evaluation) addByKey(p *applicable) {
+func (ev *evaluation) addByKey(p *matchedPolicy) {
 	descriptors := ev.check.Attributes.DescriptorsOf(p.descriptor)
 	var buffer [plan.MaxKeyParts]string
 	key := ev.keyOf(p, descriptors, buffer[:0])
-	groups := p.groupsOf(key.parts, ev.view.groups)
+	groups := p.groupsOf(key.parts, ev.prepared.groups)
 	selected := p.overrideOf(key.parts, &groups, &ev.check.Attributes, descriptors)
 	o := selected.override
 	ev.failures = append(ev.failures, selected.failures...)
@@ -54,7 +54,7 @@ func (ev *evaluation) addByKey(p *applicable) {
 }
 
 // addLimited adds the policy with the limits that are in force for the key, unless an exception exempts it.
-func (ev *evaluation) addLimited(p *applicable, selected *selection, key derivedKey) {
+func (ev *evaluation) addLimited(p *matchedPolicy, selected *selection, key derivedKey) {
 	encoded := ev.givenKey
 	if !key.given {
 		encoded = store.EncodeKey(key.parts...)
@@ -70,7 +70,7 @@ func (ev *evaluation) addLimited(p *applicable, selected *selection, key derived
 
 // keyOf returns the key of the check or, if it has none, the key that the policy derives,
 // appended to buffer.
-func (ev *evaluation) keyOf(p *applicable, descriptors []plan.Descriptor, buffer []string) derivedKey {
+func (ev *evaluation) keyOf(p *matchedPolicy, descriptors []plan.Descriptor, buffer []string) derivedKey {
 	if ev.check.Key != nil {
 		return derivedKey{parts: ev.check.Key, given: true}
 	}
@@ -79,21 +79,21 @@ func (ev *evaluation) keyOf(p *applicable, descriptors []plan.Descriptor, buffer
 	return key
 }
 
-// addLimits adds the policy to the participants, with the limits of the selected variant, in which a
+// addLimits adds the policy to the charged policies, with the limits of the selected variant, in which a
 // requested limit may replace one.
-func (ev *evaluation) addLimits(p *applicable, found *selection, selected *variant, encoded store.Key) {
+func (ev *evaluation) addLimits(p *matchedPolicy, found *selection, selected *variant, encoded store.Key) {
 	variant := selected
 	if p.hits.Limit != nil {
 		variant = ev.applyRequestedLimit(p.policy, variant, *p.hits.Limit)
 	}
-	added := participant{
+	added := chargedPolicy{
 		policy: p.policy, variant: variant, selected: selected, group: found.group, known: found.known,
 		descriptors: descriptorSetOf(p.descriptor), action: p.hits.Action, peek: p.hits.Peek,
 	}
 	switch {
 	case ev.mergeParticipant(&added, encoded, p.hits):
-	case ev.room.has(len(variant.limits)):
-		ev.room.take(len(variant.limits))
+	case ev.capacity.has(len(variant.limits)):
+		ev.capacity.take(len(variant.limits))
 		ev.addParticipant(added, encoded, p.hits)
 	default:
 		ev.leaveOut(p, store.CauseChain)
@@ -116,12 +116,12 @@ func (ev *evaluation) applyRequestedLimit(p *policy, selected *variant, limit li
 func (ev *evaluation) addExempt(p *policy) {
 	ev.report.exclude(limiter.ReasonExempt, true)
 	if !slices.Contains(ev.exempt, p) {
-		ev.room.take(0)
+		ev.capacity.take(0)
 		ev.exempt = append(ev.exempt, p)
 	}
 }
 
-func (ev *evaluation) addOutrightDenial(p *applicable, reason limiter.Reason, override string) {
+func (ev *evaluation) addOutrightDenial(p *matchedPolicy, reason limiter.Reason, override string) {
 	ev.report.exclude(reason, false)
 	if p.neverDenies(p.hits) {
 		return
@@ -133,7 +133,7 @@ func (ev *evaluation) addOutrightDenial(p *applicable, reason limiter.Reason, ov
 			return
 		}
 	}
-	ev.room.take(0)
+	ev.capacity.take(0)
 	ev.outrightDenials = append(ev.outrightDenials, outrightDenial{
 		policy: p.policy, reason: reason, override: override, descriptors: descriptors,
 	})
@@ -143,10 +143,10 @@ func (ev *evaluation) addOutrightDenial(p *applicable, reason limiter.Reason, ov
 // mergeParticipant adds the hits to the entry of the same policy and key, and reports whether there is
 // one. Where descriptors give one policy and key different limits, the limits of the first descriptor
 // apply, with the largest hits.
-func (ev *evaluation) mergeParticipant(added *participant, key store.Key, hits limiter.Hits) bool {
-	inTurn := ev.room != nil // else the participants of one policy follow each other
-	for i := len(ev.participants) - 1; i >= 0 && (inTurn || ev.participants[i].policy == added.policy); i-- {
-		entry, earlier := &ev.call.Entries[i], &ev.participants[i]
+func (ev *evaluation) mergeParticipant(added *chargedPolicy, key store.Key, hits limiter.Hits) bool {
+	inTurn := ev.capacity != nil // else the charged policies of one policy follow each other
+	for i := len(ev.charged) - 1; i >= 0 && (inTurn || ev.charged[i].policy == added.policy); i-- {
+		entry, earlier := &ev.call.Entries[i], &ev.charged[i]
 		if earlier.policy != added.policy || entry.Key != key {
 			continue
 		}
@@ -161,15 +161,15 @@ func (ev *evaluation) mergeParticipant(added *participant, key store.Key, hits l
 }
 
 // addParticipant adds an entry to the call.
-func (ev *evaluation) addParticipant(added participant, key store.Key, hits limiter.Hits) {
-	ev.report.participate(len(ev.participants))
+func (ev *evaluation) addParticipant(added chargedPolicy, key store.Key, hits limiter.Hits) {
+	ev.report.participate(len(ev.charged))
 	ev.add(added, store.Entry{Policy: added.stored, Key: key, Cost: hits.Cost, Peek: hits.Peek})
 }
 
 // leaveOut lets the failureMode of the policy decide, because there is no room for it or no time for its
 // expressions. If it applies because its expression failed, the check is denied: a client can make
 // expressions fail, and could otherwise push policies out.
-func (ev *evaluation) leaveOut(p *applicable, cause store.Cause) {
+func (ev *evaluation) leaveOut(p *matchedPolicy, cause store.Cause) {
 	if p.failed && p.enforces() {
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 		return

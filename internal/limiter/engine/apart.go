@@ -21,7 +21,7 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate evaluator) {
 	if len(parts) < 2 {
 		return
 	}
-	reply := &store.Reply{Entries: make([]store.EntryReply, len(ev.participants))}
+	reply := &store.Reply{Entries: make([]store.EntryReply, len(ev.charged))}
 	before := slices.Clone(ev.unchecked)
 	ev.uncheckedPlaces = nil // it does not index the sorted list
 	var outage error         // it ends all further calls, too
@@ -46,14 +46,14 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate evaluator) {
 		ev.unchecked = before // the failure modes decide, as for any other error
 		return
 	}
-	ev.reply, ev.err, ev.candidates = reply, nil, nil
+	ev.reply, ev.err, ev.trials = reply, nil, nil
 }
 
-// leavePartUnchecked lets the failure modes of the participants with these indexes decide, and reports whether
+// leavePartUnchecked lets the failure modes of the charged policies with these indexes decide, and reports whether
 // one denies the check.
 func (ev *evaluation) leavePartUnchecked(part []int, reply *store.Reply, cause store.Cause) (denied bool) {
 	for _, i := range part {
-		pt := &ev.participants[i]
+		pt := &ev.charged[i]
 		u := uncheckedPolicy{policy: pt.policy, cause: cause, descriptors: pt.descriptors}
 		ev.addUnchecked(u)
 		reply.Entries[i].Unknown = true
@@ -62,12 +62,12 @@ func (ev *evaluation) leavePartUnchecked(part []int, reply *store.Reply, cause s
 	return denied
 }
 
-// takePart takes the replies of the participants with these indexes, and reports whether one denies the
+// takePart takes the replies of the charged policies with these indexes, and reports whether one denies the
 // check.
 func (ev *evaluation) takePart(part []int, reply, partReply *store.Reply) (denied bool) {
 	for at, i := range part {
 		reply.Entries[i] = partReply.Entries[at]
-		denied = denied || ev.participants[i].enforces() && reply.Entries[i].Verdict != store.Admitted
+		denied = denied || ev.charged[i].enforces() && reply.Entries[i].Verdict != store.Admitted
 	}
 	return denied
 }
@@ -83,11 +83,11 @@ func (ev *evaluation) callOf(indexes []int, denied bool) *store.Call {
 	return call
 }
 
-// indexesByNamespace returns the indexes of the participants of each Namespace.
+// indexesByNamespace returns the indexes of the charged policies of each Namespace.
 func (ev *evaluation) indexesByNamespace() (parts [][]int) {
 	places := map[string]int{}
-	for i := range ev.participants {
-		namespace := ev.participants[i].plan.Namespace
+	for i := range ev.charged {
+		namespace := ev.charged[i].plan.Namespace
 		place, found := places[namespace]
 		if !found {
 			place = len(parts)

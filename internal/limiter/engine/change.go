@@ -42,7 +42,7 @@ func (e *Engine) change(ctx context.Context, o *operations, name string) error {
 			o.observeBlocks(e.options.Observer, start)
 		}
 		e.log.changed(ctx, name, o)
-		e.candidates.change(ctx, o)
+		e.trials.change(ctx, o)
 		return nil
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()

@@ -6,7 +6,7 @@ package engine
 import "github.com/weir-dev/weir/internal/limiter/store"
 
 // addCharges sets what the check charges, and to which keys, from the policies that apply to it.
-func (ev *evaluation) addCharges(matched []applicable) error {
+func (ev *evaluation) addCharges(matched []matchedPolicy) error {
 	ev.addPolicies(matched)
 	switch {
 	case ev.reserve != nil:
@@ -18,13 +18,13 @@ func (ev *evaluation) addCharges(matched []applicable) error {
 			return err
 		}
 	}
-	ev.addCandidates()
+	ev.addTrials()
 	ev.markOverQuota()
 	return nil
 }
 
-// addPolicies sets the participants of the check, and its other outcomes.
-func (ev *evaluation) addPolicies(matched []applicable) {
+// addPolicies sets the charged policies of the check, and its other outcomes.
+func (ev *evaluation) addPolicies(matched []matchedPolicy) {
 	if ev.check.Key != nil {
 		ev.givenKey = store.EncodeKey(ev.check.Key...)
 	}

@@ -55,7 +55,7 @@ func (e *Engine) runPhases(ctx context.Context, ev *evaluation) (*limiter.Decisi
 	if err != nil {
 		return nil, err
 	}
-	decision := ev.judge() // what the caller gets
+	decision := ev.judgeReply() // what the caller gets
 	decision.Unsent = unsent
 	if ev.reserve != nil {
 		return decision, e.endReserve(ctx, ev, decision)

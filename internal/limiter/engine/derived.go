@@ -62,13 +62,13 @@ func (p *policy) allStates() *store.Policy {
 	return p.storedVariants(p.id, variants...)[0]
 }
 
-// allCandidateStates returns a policy for stores that covers every state a key can have in the candidates, or nil without
+// allTrialStates returns a policy for stores that covers every state a key can have in the candidates, or nil without
 // candidates.
-func (p *policy) allCandidateStates() *store.Policy {
+func (p *policy) allTrialStates() *store.Policy {
 	var variants []*variant
 	for _, v := range p.variants() {
-		if v.candidate != nil {
-			variants = append(variants, v.candidate.variant)
+		if v.trial != nil {
+			variants = append(variants, v.trial.variant)
 		}
 	}
 	if len(variants) == 0 {

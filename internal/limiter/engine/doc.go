@@ -7,7 +7,7 @@
 // that a policy or a check switches on.
 //
 //	engine.go           Engine, its options and the snapshot that it uses
-//	view.go             a snapshot of plans, prepared for deciding
+//	prepared.go         a snapshot of plans, prepared for deciding
 //	policy.go           a plan prepared for deciding
 //	variant.go          the limits of a policy, with the numbers of one override, and a cache of derived ones
 //	exception.go        other numbers of one key, until a time
@@ -22,15 +22,15 @@
 //	evaluation.go       the memory of one decision
 //	operations.go       a call to a store for several policies, with its reply
 //	match.go            first phase: which policies apply
-//	share.go              which policies have a share in the time for expressions
+//	evalbudget.go         which policies have a budget for their expressions
 //	charges.go          second phase: what the check charges, to which keys
 //	addpolicy.go          the charges of one policy
-//	chain.go, turns.go    more policies than one check may have
+//	capacity.go, turns.go more policies than one check may have
 //	holds.go              reserves: what they hold
 //	cost.go, latecharge.go
 //	                      checks of Envoy that commit, or spend whatever the limits admit
 //	copiedid.go           reserves with the ID of an open reservation
-//	candidate.go          limits that are tried out
+//	trial.go              candidates: limits that are tried out
 //	store.go            third phase: which limits admit the charges
 //	flood.go              protection from floods of new keys
 //	apart.go              decisions of each Namespace alone, after an error of the script

@@ -67,13 +67,13 @@ type Options struct {
 // Engine decides checks against the current snapshot of plans. It is safe for concurrent
 // use.
 type Engine struct {
-	options    Options
-	metrics    *metrics
-	log        *decisionLog
-	candidates *candidateJudge
-	active     atomic.Pointer[view]
+	options Options
+	metrics *metrics
+	log     *decisionLog
+	trials  *trialRunner
+	active  atomic.Pointer[preparedSnapshot]
 
-	views viewMaker // only Use uses it
+	preparer preparer // only Use uses it
 
 	explaining chan struct{} // holds one element during an explanation
 }
@@ -96,10 +96,10 @@ func New(o Options) *Engine {
 		options:    o,
 		metrics:    newMetrics(o.Registerer, o.MetricsDetail),
 		log:        newDecisionLog(o.Logger),
-		candidates: newCandidateJudge(o.Store.Evaluate),
+		trials:     newTrialRunner(o.Store.Evaluate),
 		explaining: make(chan struct{}, 1),
 	}
-	e.views = viewMaker{series: e.metrics.series, floods: o.Floods, now: o.Now}
+	e.preparer = preparer{series: e.metrics.series, floods: o.Floods, now: o.Now}
 	o.Registerer.MustRegister(liveExceptions{snapshot: e.Snapshot, now: e.options.Now})
 	return e
 }
@@ -107,7 +107,7 @@ func New(o Options) *Engine {
 // Use replaces the snapshot for all decisions that start after it returns. It must not
 // be called concurrently with itself.
 func (e *Engine) Use(snapshot *index.Snapshot) {
-	next, removed := e.views.next(snapshot, e.active.Load())
+	next, removed := e.preparer.next(snapshot, e.active.Load())
 	e.active.Store(next)
 	if e.options.RetainSlices != nil {
 		e.options.RetainSlices(next.isCurrent)

@@ -28,28 +28,28 @@ type evaluation struct {
 	uncheckedPlaces map[*policy]int // in unchecked, until it is sorted
 	exempt          []*policy       // policies whose override exempts the key
 	givenKey        store.Key       // the key of the check, encoded; empty if it has none
-	room            *room           // of the Namespace whose policy is being added; nil is unbounded
+	capacity        *capacity       // of the Namespace whose policy is being added; nil is unbounded
 	sawDisabled     bool            // a policy with mode Disabled was named
 
 	reservationID string // of a reserve
 	withdraws     bool   // it has reserves that its caller cannot repeat: they end if the caller cancels
 
-	lateCharges *operations      // spent whatever the limits admit; nil if none
-	candidates  []candidateCheck // one for each policy with candidates
-	local       *operations      // of the policies with failureMode Local, if the store did not answer
+	lateCharges *operations  // spent whatever the limits admit; nil if none
+	trials      []trialCheck // one for each policy with candidates
+	local       *operations  // of the policies with failureMode Local, if the store did not answer
 }
 
-// candidateCheck evaluates a check again, with the candidates of one policy and the limits in force of all
+// trialCheck evaluates a check again, with the candidates of one policy and the limits in force of all
 // others. It follows the check, and answers no caller.
-type candidateCheck struct {
-	*operations // the participants have the candidates
+type trialCheck struct {
+	*operations // the charged policies have the candidates
 
 	comparisons []comparison // of the operations, in the same order
 }
 
-// comparison is one operation of a candidateCheck, and the verdicts that it is compared with.
+// comparison is one operation of a trialCheck, and the verdicts that it is compared with.
 type comparison struct {
-	*candidate
+	*trial
 
 	original int    // index of the operation of the check
 	live     []bool // whether the limits with a candidate allow the check, in the order of replaced
@@ -67,9 +67,9 @@ type outrightDenial struct {
 var evaluations = sync.Pool{New: func() any { return &evaluation{} }}
 
 // newEvaluation returns an evaluation of the valid check, which began at start.
-func newEvaluation(v *view, check *limiter.Check, start time.Time) *evaluation {
+func newEvaluation(v *preparedSnapshot, check *limiter.Check, start time.Time) *evaluation {
 	ev := evaluations.Get().(*evaluation) //nolint:forcetypeassert // the pool holds only these
-	ev.overQuota, ev.view, ev.check, ev.start = -1, v, check, start
+	ev.overQuota, ev.prepared, ev.check, ev.start = -1, v, check, start
 	check.Attributes.Normalize()
 	return ev
 }
@@ -101,7 +101,7 @@ func (ev *evaluation) release() {
 // decided returns the operations that decide the check.
 func (ev *evaluation) decided() *operations { return cmp.Or(ev.local, &ev.operations) }
 
-// outcome returns the operation that decided for the i-th participant, and whether the store did. If this process
+// outcome returns the operation that decided for the i-th charged policy, and whether the store did. If this process
 // did, the operation is the local one for the same policy and key; if neither did, it has no reply.
 func (ev *evaluation) outcome(i int) (op operation, inStore bool) {
 	op = ev.at(i)
@@ -109,7 +109,7 @@ func (ev *evaluation) outcome(i int) (op operation, inStore bool) {
 		return op, op.reply != nil
 	}
 	at := 0
-	for _, pt := range ev.participants[:i] {
+	for _, pt := range ev.charged[:i] {
 		if pt.plan.FailureMode == plan.FailLocal {
 			at++
 		}

@@ -95,14 +95,14 @@ func (e *exception) newVariant(p *plan.Plan, replaced *variant) *variant {
 	v := newVariant(p, replaced.override, e.Apply(replaced.limits))
 	v.exception, v.replaced = e.Exception, replaced
 	v.stored = replaced.stored.NewExcepted(v.storedLimits())
-	v.candidate = e.candidateOf(p, v)
+	v.trial = e.trialOf(p, v)
 	return v
 }
 
-// candidateOf returns the candidate of a variant with the numbers of the exception, or nil. A limit that the
+// trialOf returns the trial of a variant with the numbers of the exception, or nil. A limit that the
 // exception changes has no candidate.
-func (e *exception) candidateOf(p *plan.Plan, v *variant) *candidate {
-	before := v.replaced.candidate
+func (e *exception) trialOf(p *plan.Plan, v *variant) *trial {
+	before := v.replaced.trial
 	if before == nil {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (e *exception) candidateOf(p *plan.Plan, v *variant) *candidate {
 	if len(tried) == 0 {
 		return nil
 	}
-	c := &candidate{variant: newVariant(p, v.override, limits), replaced: tried}
+	c := &trial{variant: newVariant(p, v.override, limits), replaced: tried}
 	c.stored = before.stored.NewExcepted(c.storedLimits())
 	return c
 }

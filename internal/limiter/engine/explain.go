@@ -84,13 +84,13 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 		x.Override, x.Group, x.Action = a.override.name, a.group, a.override.action
 	}
 	x.Exception = a.exception.state()
-	if a.participant >= 0 {
-		ev.explainLimits(a.participant, &x)
+	if a.charged >= 0 {
+		ev.explainLimits(a.charged, &x)
 	}
 	return x
 }
 
-// explainLimits sets the outcome of the limits of the i-th participant.
+// explainLimits sets the outcome of the limits of the i-th charged policy.
 func (ev *evaluation) explainLimits(i int, x *limiter.ExplainedPolicy) {
 	op, inStore := ev.outcome(i)
 	r := op.reply

@@ -5,18 +5,18 @@ package engine
 
 // AwaitBackground waits for the calls that no caller waits for.
 func (e *Engine) AwaitBackground() {
-	for range cap(e.candidates.background) {
-		e.candidates.background <- struct{}{}
+	for range cap(e.trials.background) {
+		e.trials.background <- struct{}{}
 	}
-	for range cap(e.candidates.background) {
-		<-e.candidates.background
+	for range cap(e.trials.background) {
+		<-e.trials.background
 	}
 }
 
 // FillBackground leaves no room for further calls that no caller waits for.
 func (e *Engine) FillBackground() {
-	for range cap(e.candidates.background) {
-		e.candidates.background <- struct{}{}
+	for range cap(e.trials.background) {
+		e.trials.background <- struct{}{}
 	}
 }
 

@@ -30,8 +30,8 @@ func (e *Engine) finish(ctx context.Context, ev *evaluation, d *limiter.Decision
 		if e.options.Observer != nil {
 			ev.observe(e.options.Observer)
 		}
-		if len(ev.candidates) > 0 && ev.copiedID() == nil {
-			e.candidates.judge(ctx, ev)
+		if len(ev.trials) > 0 && ev.copiedID() == nil {
+			e.trials.runTrials(ctx, ev)
 		}
 	}
 	if ev.mustWithdraw(ctx, d) {

@@ -59,7 +59,7 @@ func (p *policy) longestState() time.Duration {
 
 // lifeOf returns how long the state that the check began exists: a block and a window until they
 // end, a bucket until it is full.
-func (pt *participant) lifeOf(r *store.EntryReply) time.Duration {
+func (pt *chargedPolicy) lifeOf(r *store.EntryReply) time.Duration {
 	life := r.BlockLeft
 	for i := range pt.limits {
 		if l := &pt.limits[i]; l.Algorithm.Refills() {

@@ -26,7 +26,7 @@ const (
 	outcomeRepeated = "Repeated"
 )
 
-// countHolds counts what a decision has done with holds. Participants that peek are not counted.
+// countHolds counts what a decision has done with holds. Charged policies that peek are not counted.
 func (m *metrics) countHolds(ev *evaluation) {
 	if ev.reply == nil || !ev.reply.IsFromStore() {
 		return
@@ -129,7 +129,7 @@ func countCharge(pm *series.Series, op operation) {
 
 // debtOf returns how many of the spent units are above the quota of a limit, the largest number of all
 // limits.
-func (pt *participant) debtOf(r *store.EntryReply, spent int64) (debt int64) {
+func (pt *chargedPolicy) debtOf(r *store.EntryReply, spent int64) (debt int64) {
 	for i, units := range pt.quotas {
 		if pt.limits[i].Algorithm == plan.Concurrency {
 			continue // it holds units and spends none

@@ -45,7 +45,7 @@ func (ev *evaluation) addHolds(r *limiter.Reserve) error {
 // takes no reservations.
 func (ev *evaluation) checkCosts(costs limiter.Costs) error {
 	return costs.Check(func(id string, _ int64) string {
-		i := slices.IndexFunc(ev.found, func(p applicable) bool { return p.id == id })
+		i := slices.IndexFunc(ev.found, func(p matchedPolicy) bool { return p.id == id })
 		switch {
 		case i < 0:
 			return "is no policy of the check"

@@ -27,11 +27,11 @@ type decisionMemory struct {
 	descriptors [1]limiter.DescriptorState
 }
 
-// judge turns the reply of the store, or the error in its place, into a decision.
-func (ev *evaluation) judge() *limiter.Decision {
+// judgeReply turns the reply of the store, or the error in its place, into a decision.
+func (ev *evaluation) judgeReply() *limiter.Decision {
 	memory := &decisionMemory{}
 	d := &memory.Decision
-	d.Allowed, d.Reason, d.Revision = true, limiter.ReasonAllowed, ev.view.snapshot.Revision()
+	d.Allowed, d.Reason, d.Revision = true, limiter.ReasonAllowed, ev.prepared.snapshot.Revision()
 	decided := ev.decided()
 	if decided.reply != nil {
 		decided.applySubstitutes()
@@ -48,7 +48,7 @@ func (ev *evaluation) judge() *limiter.Decision {
 // setOutcome sets whether the check is allowed, and why.
 func (ev *evaluation) setOutcome(d *limiter.Decision) {
 	switch {
-	case len(ev.participants) == 0 && len(ev.outrightDenials) == 0 && len(ev.unchecked) == 0:
+	case len(ev.charged) == 0 && len(ev.outrightDenials) == 0 && len(ev.unchecked) == 0:
 		d.Reason = ev.reasonWithoutLimits()
 	case ev.denyOutright(d), ev.denyUnchecked(d):
 	case ev.overQuota >= 0:
@@ -137,7 +137,7 @@ func (ev *evaluation) setLocalOutcome(d *limiter.Decision) {
 	default:
 		ev.local.denyByVerdicts(d)
 	}
-	if d.Allowed && len(ev.local.participants) < len(ev.participants) {
+	if d.Allowed && len(ev.local.charged) < len(ev.charged) {
 		d.Reason = limiter.ReasonStoreUnavailable
 	}
 }
@@ -153,7 +153,7 @@ func (ev *evaluation) degrade(d *limiter.Decision) {
 
 // firstClosed returns the first enforcing policy with failureMode Closed, or nil.
 func (ev *evaluation) firstClosed() *policy {
-	for _, pt := range ev.participants {
+	for _, pt := range ev.charged {
 		if pt.enforces() && pt.plan.FailureMode == plan.FailClosed {
 			return pt.policy
 		}
@@ -224,7 +224,7 @@ func (w *waitsOfDenials) result() limiter.WaitsFor {
 // denialReason returns why the policy denied and the limit that caused it: the limit that
 // started the live block, else the first limit that does not admit the cost. Suppressed is the reason
 // only if no limit is exceeded, TooManyReservations only if every limit admits the cost.
-func (pt *participant) denialReason(r *store.EntryReply) (limiter.Reason, string) {
+func (pt *chargedPolicy) denialReason(r *store.EntryReply) (limiter.Reason, string) {
 	if r.Verdict == store.Blocked {
 		return limiter.ReasonBlocked, r.BlockedBy
 	}

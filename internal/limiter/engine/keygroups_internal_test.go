@@ -113,7 +113,7 @@ func TestKeyGroupsFollowRandomChanges(t *testing.T) {
 	}
 }
 
-// An earlier view stays as it was, and a change of one key copies one part.
+// An earlier prepared snapshot stays as it was, and a change of one key copies one part.
 func TestKeyGroupsShareUnchangedParts(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -15,8 +15,8 @@ import (
 // moves the entries that are never denied to ev.lateCharges.
 func (ev *evaluation) addHits() error {
 	kept := 0
-	for i := range ev.participants {
-		pt, entry := &ev.participants[i], &ev.call.Entries[i]
+	for i := range ev.charged {
+		pt, entry := &ev.charged[i], &ev.call.Entries[i]
 		if pt.neverDenies(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: pt.action}) {
 			ev.addLateCharge(pt, entry)
 			continue
@@ -26,18 +26,18 @@ func (ev *evaluation) addHits() error {
 			ev.withdraws = true
 		}
 		if kept < i {
-			ev.participants[kept], ev.call.Entries[kept] = *pt, *entry
+			ev.charged[kept], ev.call.Entries[kept] = *pt, *entry
 		}
 		kept++
 	}
-	ev.participants = slices.Delete(ev.participants, kept, len(ev.participants))
+	ev.charged = slices.Delete(ev.charged, kept, len(ev.charged))
 	ev.call.Entries = slices.Delete(ev.call.Entries, kept, len(ev.call.Entries))
 	return ev.setTTL(0)
 }
 
 // reserveHits turns the entry of a policy that takes reservations into a reserve. The hits are an
 // estimate, so other policies spend 1.
-func (pt *participant) reserveHits(entry *store.Entry, id string) {
+func (pt *chargedPolicy) reserveHits(entry *store.Entry, id string) {
 	switch {
 	case entry.Peek:
 	case pt.plan.Reservations.Allowed():
@@ -49,7 +49,7 @@ func (pt *participant) reserveHits(entry *store.Entry, id string) {
 }
 
 // addLateCharge adds an entry that is never denied to ev.lateCharges, unless it spends nothing.
-func (ev *evaluation) addLateCharge(pt *participant, entry *store.Entry) {
+func (ev *evaluation) addLateCharge(pt *chargedPolicy, entry *store.Entry) {
 	charge := store.Entry{Policy: pt.selected.stored, Key: entry.Key, Cost: entry.Cost}
 	switch {
 	case pt.action == limiter.HitsCommit && pt.plan.Reservations.Allowed():
@@ -74,7 +74,7 @@ func (ev *evaluation) addLateCharge(pt *participant, entry *store.Entry) {
 
 // ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by the limit of the
 // policy.
-func (pt *participant) ignoreRequestedLimit(entry *store.Entry) {
+func (pt *chargedPolicy) ignoreRequestedLimit(entry *store.Entry) {
 	pt.variant, entry.Policy = pt.selected, pt.selected.stored
 }
 
@@ -90,7 +90,7 @@ func (e *Engine) spendLateCharges(ctx context.Context, ev *evaluation) []limiter
 // unsent returns the charges as commits that the caller can retry, of reservations without a hold. If Redis
 // made a charge and its reply was lost, the retry spends nothing: it has the ID of the charge.
 func (o *operations) unsent() []limiter.Commit {
-	commits := make([]limiter.Commit, len(o.participants))
+	commits := make([]limiter.Commit, len(o.charged))
 	for i, op := range o.all() {
 		hold := limiter.Hold{Policy: op.id, Override: op.override, Key: encodedPartsOf(op.entry.Key), Units: op.entry.Cost}
 		commits[i] = limiter.Commit{

@@ -42,7 +42,7 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, o *operat
 		slog.Bool("allowed", d.Allowed), slog.String("reason", string(d.Reason)),
 		slog.Duration("retryAfter", d.RetryAfter),
 	}
-	if len(o.participants) == 0 {
+	if len(o.charged) == 0 {
 		hits := check.HitsOf(plan.AllDescriptors)
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy),
 			slog.Int64("cost", hits.Cost), slog.Bool("peek", hits.Peek))...)

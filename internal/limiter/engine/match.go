@@ -13,32 +13,32 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
-// applicable is a policy that applies to a check, with the descriptor that it matched;
+// matchedPolicy is a policy that applies to a check, with the descriptor that it matched;
 // plan.AllDescriptors if the match does not depend on a descriptor. A policy that matches
 // several descriptors is in the list once for each.
-type applicable struct {
+type matchedPolicy struct {
 	*policy
 	descriptor int
 	hits       limiter.Hits
 	match      int  // the first match that holds, or limiter.Named
 	failed     bool // it applies only because a condition failed or values are unreadable, which counts as holding
-	// leftOut is why it takes no part in the decision: CauseExpressions if its expressions have no share in the time, see
-	// withoutShare; CauseChain if its matches have no room; else empty.
+	// leftOut is why it takes no part in the decision: CauseExpressions if no time is left for its expressions, see
+	// overBudget; CauseChain if its matches have no room; else empty.
 	leftOut store.Cause
 }
 
 // search is the search for the policies of a check.
 type search struct {
 	matches  []plan.Found
-	demands  []demand     // of time for expressions
-	found    []applicable // the result, in the order of the chain
-	view     *view
+	demands  []demand        // of time for expressions
+	found    []matchedPolicy // the result, in the order of the chain
+	prepared *preparedSnapshot
 	failures []expressionFailure
 	report   *report // nil unless the check is explained
 }
 
 // match returns the policies that apply to the check, in the order of the chain.
-func (s *search) match(check *limiter.Check) ([]applicable, error) {
+func (s *search) match(check *limiter.Check) ([]matchedPolicy, error) {
 	if len(check.Policies) == 0 {
 		s.findMatching(check)
 		return s.found, nil
@@ -51,20 +51,20 @@ func (s *search) match(check *limiter.Check) ([]applicable, error) {
 func (s *search) findNamed(check *limiter.Check) error {
 	hits := check.HitsOf(plan.AllDescriptors)
 	for i, id := range check.Policies {
-		p, err := s.view.policyOf(id)
+		p, err := s.prepared.policyOf(id)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(s.found, func(found applicable) bool { return found.policy == p }) {
+		if slices.ContainsFunc(s.found, func(found matchedPolicy) bool { return found.policy == p }) {
 			return &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
-		s.found = append(s.found, applicable{policy: p, descriptor: plan.AllDescriptors, hits: hits, match: limiter.Named})
+		s.found = append(s.found, matchedPolicy{policy: p, descriptor: plan.AllDescriptors, hits: hits, match: limiter.Named})
 	}
 	s.leaveOutNamed()
 	return nil
 }
 
-// leaveOutNamed leaves out the named policies whose expressions have no share.
+// leaveOutNamed leaves out the named policies for whose expressions no time is left.
 func (s *search) leaveOutNamed() {
 	for i := range s.found {
 		if p := s.found[i].policy; p.hasExpressions {
@@ -72,7 +72,7 @@ func (s *search) leaveOutNamed() {
 		}
 	}
 	slices.SortStableFunc(s.demands, func(a, b demand) int { return strings.Compare(a.id, b.id) })
-	without := withoutShare(s.demands)
+	without := overBudget(s.demands)
 	for i := range s.found {
 		if without[s.found[i].policy] {
 			s.found[i].leftOut = store.CauseExpressions
@@ -82,12 +82,12 @@ func (s *search) leaveOutNamed() {
 
 // findMatching finds the policies of which at least one match holds for the attributes of the check.
 func (s *search) findMatching(check *limiter.Check) {
-	v, a := s.view, &check.Attributes
+	v, a := s.prepared, &check.Attributes
 	s.matches = v.snapshot.AppendMatches(s.matches, a)
 	s.demands = v.demandsOfMatches(s.demands, s.matches, a)
-	without := withoutShare(s.demands)
+	without := overBudget(s.demands)
 	for _, m := range s.matches {
-		p := applicable{policy: v.policies.Get(m.Plan), descriptor: m.Descriptor, hits: check.HitsOf(m.Descriptor), match: m.Match}
+		p := matchedPolicy{policy: v.policies.Get(m.Plan), descriptor: m.Descriptor, hits: check.HitsOf(m.Descriptor), match: m.Match}
 		earlier := s.foundBy(&p)
 		if earlier != nil && !earlier.failed {
 			continue
@@ -116,7 +116,7 @@ func (s *search) findMatching(check *limiter.Check) {
 
 // foundBy returns the policy as an earlier match of the same descriptor found it, or nil. The matches of one
 // policy and descriptor follow each other.
-func (s *search) foundBy(p *applicable) *applicable {
+func (s *search) foundBy(p *matchedPolicy) *matchedPolicy {
 	if n := len(s.found); n > 0 && s.found[n-1].policy == p.policy && s.found[n-1].descriptor == p.descriptor {
 		return &s.found[n-1]
 	}
@@ -125,7 +125,7 @@ func (s *search) foundBy(p *applicable) *applicable {
 
 // holds reports whether the condition of the match holds. A failing condition counts
 // as holding: otherwise a request could avoid the policy by making it fail.
-func (p *applicable) holds(attributes *plan.Attributes) (bool, error) {
+func (p *matchedPolicy) holds(attributes *plan.Attributes) (bool, error) {
 	condition := p.conditions[p.match]
 	if condition == nil {
 		return true, nil

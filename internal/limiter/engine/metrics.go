@@ -67,7 +67,7 @@ func countDecision(pm *series.Series, p *policy, admitted bool, limit string) {
 	pm.Add(series.DecisionsTotal, limit, verdict)
 }
 
-// count counts the decision, once per policy and key. Participants that peek are not
+// count counts the decision, once per policy and key. Charged policies that peek are not
 // counted.
 func (m *metrics) count(ev *evaluation, d *limiter.Decision) {
 	for _, p := range ev.exempt {
@@ -78,7 +78,7 @@ func (m *metrics) count(ev *evaluation, d *limiter.Decision) {
 	}
 	m.countFailures(&ev.search)
 	m.countIgnoredLimits(&ev.operations)
-	for i := range ev.participants {
+	for i := range ev.charged {
 		m.countOutcome(ev, i, d)
 	}
 }
@@ -97,10 +97,10 @@ func (m *metrics) countIgnoredLimits(o *operations) {
 	}
 }
 
-// countOutcome counts the outcome of the i-th participant.
+// countOutcome counts the outcome of the i-th charged policy.
 func (m *metrics) countOutcome(ev *evaluation, i int, d *limiter.Decision) {
 	op, inStore := ev.outcome(i)
-	pt, pm := op.participant, op.series
+	pt, pm := op.chargedPolicy, op.series
 	switch {
 	case pt.peek:
 	case inStore:
@@ -148,7 +148,7 @@ func (m *metrics) countUnchecked(ev *evaluation) {
 }
 
 // countReply counts a decision of the store.
-func countReply(pm *series.Series, pt *participant, r *store.EntryReply, cost int64) {
+func countReply(pm *series.Series, pt *chargedPolicy, r *store.EntryReply, cost int64) {
 	countNewKey(pm, r)
 	if r.Verdict == store.Admitted {
 		countDecision(pm, pt.policy, true, "")
@@ -173,7 +173,7 @@ func countNewKey(pm *series.Series, r *store.EntryReply) {
 }
 
 // countNear counts the limits that the admitted cost brought near.
-func countNear(pm *series.Series, pt *participant, r *store.EntryReply, cost int64) {
+func countNear(pm *series.Series, pt *chargedPolicy, r *store.EntryReply, cost int64) {
 	for i := range pt.limits {
 		l, used, units := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
 		if l.Algorithm == plan.Concurrency && r.Hold != store.HoldTaken {
@@ -186,7 +186,7 @@ func countNear(pm *series.Series, pt *participant, r *store.EntryReply, cost int
 }
 
 // countLocalReply is countReply for a decision by failureMode Local.
-func countLocalReply(pm *series.Series, pt *participant, r *store.EntryReply) {
+func countLocalReply(pm *series.Series, pt *chargedPolicy, r *store.EntryReply) {
 	if r.Overflow {
 		pm.Add(series.OverflowTotal)
 	}

@@ -19,8 +19,8 @@ const maxNearExpressions = 200
 
 // nearMisses returns the policies that do not apply for one reason, one reason for each policy,
 // sorted by rank and ID.
-func (v *view) nearMisses(a *plan.Attributes, r *report) []limiter.NearMiss {
-	n := &nearSearch{view: v, attributes: a, expressionsLeft: maxNearExpressions, done: make(map[*plan.Plan]bool, len(r.applied))}
+func (v *preparedSnapshot) nearMisses(a *plan.Attributes, r *report) []limiter.NearMiss {
+	n := &nearSearch{preparedSnapshot: v, attributes: a, expressionsLeft: maxNearExpressions, done: make(map[*plan.Plan]bool, len(r.applied))}
 	for i := range r.applied {
 		n.done[r.applied[i].plan] = true
 	}
@@ -44,7 +44,7 @@ func (v *view) nearMisses(a *plan.Attributes, r *report) []limiter.NearMiss {
 
 // nearSearch is the search for near misses.
 type nearSearch struct {
-	*view
+	*preparedSnapshot
 	attributes      *plan.Attributes
 	misses          []limiter.NearMiss
 	done            map[*plan.Plan]bool // the plans that apply or have a miss
@@ -82,7 +82,7 @@ func (n *nearSearch) holdsRepaired(near *index.NearMatch) (holds, verified bool)
 	n.expressionsLeft--
 	repaired, found := near.Repaired(*n.attributes)
 	return slices.ContainsFunc(found, func(f plan.Found) bool {
-		match := applicable{policy: p, descriptor: f.Descriptor, match: f.Match}
+		match := matchedPolicy{policy: p, descriptor: f.Descriptor, match: f.Match}
 		holds, _ := match.holds(&repaired)
 		return holds
 	}), true

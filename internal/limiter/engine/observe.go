@@ -37,7 +37,7 @@ func (o *operations) observeBlocks(observer Observer, start time.Time) {
 
 // observe passes the denials of the evaluation to the observer.
 func (ev *evaluation) observe(o Observer) {
-	for i := range ev.participants {
+	for i := range ev.charged {
 		op, inStore := ev.outcome(i)
 		if op.peek || op.reply == nil || op.reply.Verdict == store.Admitted {
 			continue

@@ -24,14 +24,14 @@ type operations struct {
 	reply *store.Reply // nil if the store was not called or did not answer
 	err   error        // of the store, in place of its reply
 
-	participants  []participant // participants[i] belongs to call.Entries[i]
-	overQuota     int           // index of the first enforcing participant whose quota the cost exceeds, or -1
-	ignoredLimits []*policy     // policies without a limit that the requested one could replace
-	replicas      int64         // number of replicas that share the limits; 0 if nothing is shared
+	charged       []chargedPolicy // charged[i] belongs to call.Entries[i]
+	overQuota     int             // index of the first enforcing charged policy whose quota the cost exceeds, or -1
+	ignoredLimits []*policy       // policies without a limit that the requested one could replace
+	replicas      int64           // number of replicas that share the limits; 0 if nothing is shared
 }
 
-// participant is a policy that takes part in a decision, with the variant for the key.
-type participant struct {
+// chargedPolicy is a policy that takes part in a decision, with the variant for the key.
+type chargedPolicy struct {
 	*policy
 	*variant
 	selected    *variant      // the variant without a requested limit
@@ -42,9 +42,9 @@ type participant struct {
 	peek        bool // the check spends nothing from it
 }
 
-// operation is one participant of operations, with its entry and its reply.
+// operation is one charged policy of operations, with its entry and its reply.
 type operation struct {
-	*participant
+	*chargedPolicy
 
 	entry *store.Entry      // a check, a reserve, a commit, a renewal or a charge
 	reply *store.EntryReply // nil if the store has none
@@ -79,20 +79,20 @@ func (o *operations) isFree() bool { return o.err == nil && (o.reply == nil || !
 
 // clear removes everything but memory for the next operations.
 func (o *operations) clear() {
-	clear(o.participants)
+	clear(o.charged)
 	o.call.Clear()
-	*o = operations{call: o.call, participants: o.participants[:0]}
+	*o = operations{call: o.call, charged: o.charged[:0]}
 }
 
-// add adds a participant with its entry.
-func (o *operations) add(pt participant, entry store.Entry) {
-	o.participants = append(o.participants, pt)
+// add adds a charged policy with its entry.
+func (o *operations) add(pt chargedPolicy, entry store.Entry) {
+	o.charged = append(o.charged, pt)
 	o.call.Entries = append(o.call.Entries, entry)
 }
 
 // at returns the i-th operation.
 func (o *operations) at(i int) operation {
-	op := operation{participant: &o.participants[i], entry: &o.call.Entries[i]}
+	op := operation{chargedPolicy: &o.charged[i], entry: &o.call.Entries[i]}
 	if o.reply != nil && !o.reply.Entries[i].Unknown {
 		op.reply = &o.reply.Entries[i]
 	}
@@ -102,7 +102,7 @@ func (o *operations) at(i int) operation {
 // all visits the operations.
 func (o *operations) all() iter.Seq2[int, operation] {
 	return func(visit func(int, operation) bool) {
-		for i := range o.participants {
+		for i := range o.charged {
 			if !visit(i, o.at(i)) {
 				return
 			}
@@ -117,7 +117,7 @@ func (o *operations) applySubstitutes() {
 		switch {
 		case op.reply == nil:
 		case op.reply.Overflow:
-			op.variant, op.group = op.base.shareOf(o.replicas), ""
+			op.variant, op.group = op.base.perReplica(o.replicas), ""
 		case op.reply.RequestIgnored:
 			op.variant = op.selected
 			o.ignoredLimits = append(o.ignoredLimits, op.policy)
@@ -144,7 +144,7 @@ func (o *operations) markOverQuota() {
 	}
 }
 
-// appendLimitStates appends the states of the limits of all participants that the store has decided.
+// appendLimitStates appends the states of the limits of all charged policies that the store has decided.
 func (o *operations) appendLimitStates(states []limiter.LimitState) []limiter.LimitState {
 	for _, op := range o.all() {
 		if op.reply != nil {
@@ -155,7 +155,7 @@ func (o *operations) appendLimitStates(states []limiter.LimitState) []limiter.Li
 }
 
 // appendStates appends the states of the limits after the reply.
-func (pt *participant) appendStates(states []limiter.LimitState, r *store.EntryReply) []limiter.LimitState {
+func (pt *chargedPolicy) appendStates(states []limiter.LimitState, r *store.EntryReply) []limiter.LimitState {
 	for i := range pt.limits {
 		l := &pt.limits[i]
 		lr, units := &r.Limits[i], pt.quotas[i]

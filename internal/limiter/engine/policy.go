@@ -35,7 +35,7 @@ type policy struct {
 	ids            *flood.Budget  // of charges that the store remembers, set before the first decision
 	series         *series.Series // set before the first decision
 	sightings      traffic.Sightings
-	exceptions     atomic.Pointer[exceptions] // of the current view
+	exceptions     atomic.Pointer[exceptions] // of the current snapshot
 
 	requested variantCache // by requestedKey; a nil variant means not applicable
 	strict    variantCache // by strictKey
@@ -63,7 +63,7 @@ func newPolicy(id string, p *plan.Plan) *policy {
 		prepared.keyPrice = sync.OnceValue(prepared.newKeyPrice)
 	}
 	prepared.setStored(prepared.id, prepared.variants())
-	prepared.prepareCandidates()
+	prepared.prepareTrials()
 	return prepared
 }
 
@@ -121,8 +121,8 @@ func (p *policy) storedVariants(id string, variants ...*variant) []*store.Policy
 // state and no block with a policy.
 const candidateSuffix = "+candidate"
 
-// prepareCandidates sets the candidates of the variants.
-func (p *policy) prepareCandidates() {
+// prepareTrials sets the candidates of the variants.
+func (p *policy) prepareTrials() {
 	if len(p.plan.Candidates) == 0 {
 		return
 	}
@@ -130,8 +130,8 @@ func (p *policy) prepareCandidates() {
 	prepare := func(v *variant, o *plan.Override) {
 		limits, replaced := p.plan.CandidateLimits(o)
 		if len(replaced) > 0 {
-			v.candidate = &candidate{variant: newVariant(p.plan, v.override, limits), replaced: replaced}
-			variants = append(variants, v.candidate.variant)
+			v.trial = &trial{variant: newVariant(p.plan, v.override, limits), replaced: replaced}
+			variants = append(variants, v.trial.variant)
 		}
 	}
 	prepare(p.base, nil)

@@ -25,11 +25,11 @@ type appliedPolicy struct {
 	override          *override  // nil if none selects the key
 	group             string     // see selection
 	exception         *exception // nil if none is in force for the key
-	// participant is the index among the participants, or -1 if the limits take no part. reason is then
+	// charged is the index among the charged policies, or -1 if the limits take no part. reason is then
 	// why, and allowed whether the policy allows the check.
-	participant int
-	reason      limiter.Reason
-	allowed     bool
+	charged int
+	reason  limiter.Reason
+	allowed bool
 }
 
 // apply records the next policy that applies, with its key and the override that selects it.
@@ -39,7 +39,7 @@ func (r *report) apply(p *policy, match, descriptor int, key []string, selected 
 	}
 	r.applied = append(r.applied, appliedPolicy{
 		policy: p, match: match, descriptor: descriptor,
-		key: slices.Clone(key), override: selected.override, group: selected.group, participant: -1,
+		key: slices.Clone(key), override: selected.override, group: selected.group, charged: -1,
 	})
 }
 
@@ -50,10 +50,10 @@ func (r *report) except(x *exception) {
 	}
 }
 
-// participate records the index of the last policy among the participants.
+// participate records the index of the last policy among the charged policies.
 func (r *report) participate(i int) {
 	if r != nil {
-		r.applied[len(r.applied)-1].participant = i
+		r.applied[len(r.applied)-1].charged = i
 	}
 }
 
@@ -65,14 +65,14 @@ func (r *report) exclude(reason limiter.Reason, allowed bool) {
 	}
 }
 
-// reorder puts the policies in the order of the chain. places[i] is the new index of participant i.
+// reorder puts the policies in the order of the chain. places[i] is the new index of charged policy i.
 func (r *report) reorder(places []int) {
 	if r == nil {
 		return
 	}
 	slices.SortStableFunc(r.applied, func(a, b appliedPolicy) int { return strings.Compare(a.id, b.id) })
 	for i := range r.applied {
-		if at := &r.applied[i].participant; *at >= 0 {
+		if at := &r.applied[i].charged; *at >= 0 {
 			*at = places[*at]
 		}
 	}

@@ -40,7 +40,7 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	if err := e.charge(ctx, &ev.operations, start); err != nil {
 		return nil, err
 	}
-	isEmpty := len(ev.participants) == 0 // then nothing is left to charge
+	isEmpty := len(ev.charged) == 0 // then nothing is left to charge
 	charged = &limiter.Charged{Charged: isEmpty, Revision: v.snapshot.Revision()}
 	for _, op := range ev.all() {
 		charged.Charged = charged.Charged || op.reply.Hold != store.HoldMissing
@@ -52,7 +52,7 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 }
 
 // findCharged returns an evaluation with the charges of all policies that apply.
-func (v *view) findCharged(c *limiter.Charge, start time.Time) (*evaluation, error) {
+func (v *preparedSnapshot) findCharged(c *limiter.Charge, start time.Time) (*evaluation, error) {
 	ev := newEvaluation(v, &c.Check, start)
 	matched, err := ev.match(ev.check)
 	if err != nil {
@@ -185,7 +185,7 @@ func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
 
 // findHolds returns the holds of the reservation, with the limits that are now in force. entryOf
 // returns what the call does with the hold of a policy, and whether it does anything. Its error ends the call.
-func (v *view) findHolds(
+func (v *preparedSnapshot) findHolds(
 	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (entry store.Entry, needed bool, err error),
 ) (*heldPolicies, error) {
 	h := &heldPolicies{holds: r.Holds, operations: newOperations(), revision: v.snapshot.Revision()}
@@ -231,6 +231,6 @@ func (h *heldPolicies) has(p *policy, key store.Key) bool {
 // addHeld adds the operation on the next hold.
 func (h *heldPolicies) addHeld(p *policy, v *variant, entry store.Entry) {
 	entry.Policy = v.stored
-	h.places = append(h.places, len(h.participants))
-	h.add(participant{policy: p, variant: v, selected: v}, entry)
+	h.places = append(h.places, len(h.charged))
+	h.add(chargedPolicy{policy: p, variant: v, selected: v}, entry)
 }

@@ -38,7 +38,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 	if x := k.policy.exceptionFor(k.key, selected.override); x != nil {
 		state.Exception, variant = x.state(), x.variantOf(k.policy.plan, variant)
 	}
-	found := participant{policy: k.policy, group: selected.group, variant: variant}
+	found := chargedPolicy{policy: k.policy, group: selected.group, variant: variant}
 	reply, err := e.options.Store.Evaluate(ctx, &store.Call{
 		Entries: []store.Entry{{Policy: found.stored, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})
@@ -90,7 +90,7 @@ func (e *Engine) Reset(ctx context.Context, id string, key limiter.KeyName) (boo
 		_, _ = e.options.Local.Reset(ctx, states, k.key) // it returns no error
 	}
 	found, err := e.options.Store.Reset(ctx, states, k.key)
-	if candidates := k.policy.allCandidateStates(); candidates != nil && err == nil {
+	if candidates := k.policy.allTrialStates(); candidates != nil && err == nil {
 		_, err = e.options.Store.Reset(ctx, candidates, k.key)
 	}
 	return found, e.unlist(ctx, k, err)
@@ -107,7 +107,7 @@ func (e *Engine) Block(ctx context.Context, id string, key limiter.KeyName, leng
 		return &limiter.FieldError{Field: "duration", Problem: fmt.Sprintf("must be whole milliseconds, 1ms to %gh", plan.MaxWindow.Hours())}
 	}
 	err = e.options.Store.Block(ctx, k.policy.base.stored, k.key, length)
-	if c := k.policy.base.candidate; c != nil && err == nil {
+	if c := k.policy.base.trial; c != nil && err == nil {
 		err = e.options.Store.Block(ctx, c.stored, k.key, length)
 	}
 	if err == nil && e.options.Observer != nil {
@@ -132,7 +132,7 @@ func (e *Engine) unblock(ctx context.Context, k *policyKey) (bool, error) {
 		_, _ = e.options.Local.Unblock(ctx, k.policy.base.stored, k.key) // it returns no error
 	}
 	found, err := e.options.Store.Unblock(ctx, k.policy.base.stored, k.key)
-	if c := k.policy.base.candidate; c != nil && err == nil {
+	if c := k.policy.base.trial; c != nil && err == nil {
 		_, err = e.options.Store.Unblock(ctx, c.stored, k.key)
 	}
 	return found, e.unlist(ctx, k, err)
@@ -214,8 +214,8 @@ func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*
 	return k, nil
 }
 
-// policyOf returns the policy in the current view.
-func (e *Engine) policyOf(id string) (*view, *policy, error) {
+// policyOf returns the policy in the current snapshot.
+func (e *Engine) policyOf(id string) (*preparedSnapshot, *policy, error) {
 	v := e.active.Load()
 	if v == nil {
 		return nil, nil, limiter.ErrNotReady

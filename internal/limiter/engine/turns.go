@@ -13,21 +13,21 @@ import (
 
 // addInTurn adds the policies, one of each Namespace in turn, as long as there is room. It leaves out the
 // others.
-func (ev *evaluation) addInTurn(matched []applicable) {
-	total := &room{policies: plan.MaxMatchedPolicies, limits: plan.MaxMatchedLimits}
+func (ev *evaluation) addInTurn(matched []matchedPolicy) {
+	total := &capacity{policies: plan.MaxMatchedPolicies, limits: plan.MaxMatchedLimits}
 	queues := queuesOf(matched)
-	rooms := make([]room, len(queues))
-	for i := range rooms {
-		rooms[i] = room{policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, total: total}
+	capacities := make([]capacity, len(queues))
+	for i := range capacities {
+		capacities[i] = capacity{policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, total: total}
 	}
 	for waiting := len(matched); waiting > 0; {
 		for i, queue := range queues {
 			if len(queue) == 0 {
 				continue
 			}
-			ev.room = &rooms[i]
+			ev.capacity = &capacities[i]
 			next := &queue[0]
-			if next.leftOut == "" && !ev.room.has(len(next.plan.Limits)) && !ev.hasParticipant(next.policy) {
+			if next.leftOut == "" && !ev.capacity.has(len(next.plan.Limits)) && !ev.hasParticipant(next.policy) {
 				next.leftOut = store.CauseChain
 			}
 			ev.addPolicy(next)
@@ -35,13 +35,13 @@ func (ev *evaluation) addInTurn(matched []applicable) {
 			waiting--
 		}
 	}
-	ev.room = nil
+	ev.capacity = nil
 	ev.restoreOrder()
 }
 
 func (ev *evaluation) hasParticipant(p *policy) bool {
-	for i := range ev.participants {
-		if ev.participants[i].policy == p {
+	for i := range ev.charged {
+		if ev.charged[i].policy == p {
 			return true
 		}
 	}
@@ -51,18 +51,18 @@ func (ev *evaluation) hasParticipant(p *policy) bool {
 // restoreOrder puts the policies in the order of the chain, which is the one of their IDs.
 func (ev *evaluation) restoreOrder() {
 	type place struct {
-		participant
+		chargedPolicy
 		entry store.Entry
 		was   int
 	}
-	sorted := make([]place, len(ev.participants))
+	sorted := make([]place, len(ev.charged))
 	for i := range sorted {
-		sorted[i] = place{participant: ev.participants[i], entry: ev.call.Entries[i], was: i}
+		sorted[i] = place{chargedPolicy: ev.charged[i], entry: ev.call.Entries[i], was: i}
 	}
 	slices.SortStableFunc(sorted, func(a, b place) int { return strings.Compare(a.id, b.id) })
 	places := make([]int, len(sorted))
 	for i := range sorted {
-		ev.participants[i], ev.call.Entries[i], places[sorted[i].was] = sorted[i].participant, sorted[i].entry, i
+		ev.charged[i], ev.call.Entries[i], places[sorted[i].was] = sorted[i].chargedPolicy, sorted[i].entry, i
 	}
 	slices.SortStableFunc(ev.outrightDenials, func(a, b outrightDenial) int { return strings.Compare(a.id, b.id) })
 	slices.SortStableFunc(ev.unchecked, func(a, b uncheckedPolicy) int { return strings.Compare(a.id, b.id) })

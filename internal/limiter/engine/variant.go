@@ -17,16 +17,16 @@ import (
 // variant holds the limits of a policy with the numbers of one override, or with the
 // policy's own.
 type variant struct {
-	override      string          // name of the override; empty for the policy's own numbers
-	exception     *plan.Exception // whose numbers replace the override's; nil without one
-	replaced      *variant        // the variant without the exception; nil without one
-	limits        []plan.Limit
-	quotas        []int64 // of limits, in the same order
-	smallestQuota int64
-	concurrent    bool                         // a limit uses Concurrency
-	stored        *store.Policy                // as stores take it
-	candidate     *candidate                   // nil if no limit has one
-	lastShare     atomic.Pointer[replicaShare] // see shareOf
+	override       string          // name of the override; empty for the policy's own numbers
+	exception      *plan.Exception // whose numbers replace the override's; nil without one
+	replaced       *variant        // the variant without the exception; nil without one
+	limits         []plan.Limit
+	quotas         []int64 // of limits, in the same order
+	smallestQuota  int64
+	concurrent     bool                              // a limit uses Concurrency
+	stored         *store.Policy                     // as stores take it
+	trial          *trial                            // nil if no limit has one
+	lastPerReplica atomic.Pointer[perReplicaVariant] // see perReplica
 }
 
 // withoutException returns the variant without the exception, or v itself without one.
@@ -40,8 +40,8 @@ func (v *variant) exceptionName() string {
 	return v.exception.Name
 }
 
-// candidate is a variant with candidates in place of limits.
-type candidate struct {
+// trial is a variant with candidates in place of limits.
+type trial struct {
 	*variant
 	replaced []int // indexes of the limits that have a candidate
 }
@@ -99,20 +99,20 @@ func (v *variant) limitBelow(cost int64) string {
 	return v.limits[slices.IndexFunc(v.quotas, func(units int64) bool { return units < cost })].Name
 }
 
-// replicaShare is the variant that one of several replicas decides with.
-type replicaShare struct {
+// perReplicaVariant is the variant that one of several replicas decides with.
+type perReplicaVariant struct {
 	replicas int64
 	variant  *variant
 }
 
-// shareOf returns the variant with every threshold, burst and quota divided by the number of
+// perReplica returns the variant with every threshold, burst and quota divided by the number of
 // replicas and rounded up. It counts in the same states, so a change of the number of replicas acts like
 // an edit of the policy.
-func (v *variant) shareOf(replicas int64) *variant {
+func (v *variant) perReplica(replicas int64) *variant {
 	if replicas <= 1 {
 		return v
 	}
-	if last := v.lastShare.Load(); last != nil && last.replicas == replicas {
+	if last := v.lastPerReplica.Load(); last != nil && last.replicas == replicas {
 		return last.variant
 	}
 	divide := func(n int64) int64 { return (n + replicas - 1) / replicas }
@@ -126,7 +126,7 @@ func (v *variant) shareOf(replicas int64) *variant {
 		l.Threshold, l.Burst = divide(l.Threshold), divide(l.Burst)
 		divided.quotas[i] = divide(v.quotas[i])
 	}
-	v.lastShare.Store(&replicaShare{replicas: replicas, variant: divided})
+	v.lastPerReplica.Store(&perReplicaVariant{replicas: replicas, variant: divided})
 	return divided
 }
 

@@ -43,7 +43,7 @@ func (ev *evaluation) cancellations() *operations {
 		if r := op.reply; r != nil && r.Hold == store.HoldTaken {
 			entry := *op.entry
 			entry.Action, entry.Cost = store.Commit, 0
-			taken.add(*op.participant, entry)
+			taken.add(*op.chargedPolicy, entry)
 		}
 	}
 	return taken

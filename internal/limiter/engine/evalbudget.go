@@ -12,17 +12,17 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// One decision has a limited time for expressions. These are the shares in it, in prices (see
+// One decision has a limited time for expressions. These are the budgets of Namespaces, in prices (see
 // expression.Expression.Price). They depend neither on the clock nor on the load, so equal requests have
 // equal decisions.
 const (
-	// namespaceShare is the largest share of one Namespace.
-	namespaceShare = expression.MaxPrice
-	// ownShare is what each of the first ownShares Namespaces has for itself, in the order of their
-	// names. What they need beyond it comes from commonShare, in turn.
-	ownShare    = 100 * time.Microsecond
-	ownShares   = 8
-	commonShare = 1700 * time.Microsecond
+	// namespaceBudget is the most that the policies of one Namespace get.
+	namespaceBudget = expression.MaxPrice
+	// ownBudget is what each of the first ownBudgets Namespaces has for itself, in the order of their
+	// names. What they need beyond it comes from commonBudget, in turn.
+	ownBudget    = 100 * time.Microsecond
+	ownBudgets   = 8
+	commonBudget = 1700 * time.Microsecond
 )
 
 // demand is the price of the expressions that one policy needs for a check.
@@ -36,7 +36,7 @@ type demand struct {
 
 // demandsOfMatches appends what the policies of the matches need, in their order: each condition, and the
 // key and the overrides once for each descriptor.
-func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.Attributes) []demand {
+func (v *preparedSnapshot) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.Attributes) []demand {
 	const keys = plan.MaxMatches // the bit of the key and the overrides, beside the bits of the matches
 	var s scans
 	for i, m := range matches {
@@ -91,20 +91,20 @@ func scansOf(descriptors []plan.Descriptor) int64 {
 	return int64(1 + max(entries/expression.MaxScannedEntries, keyBytes/expression.MaxScannedKeyBytes))
 }
 
-// withoutShare returns the policies whose expressions have no share in the decision, nil if all have. The
+// overBudget returns the policies for whose expressions no time is left, nil if none. The
 // demands are in the order of the policies' IDs.
-func withoutShare(demands []demand) map[*policy]bool {
+func overBudget(demands []demand) map[*policy]bool {
 	var total time.Duration
 	for i := range demands {
 		total += demands[i].price
 	}
-	if total <= namespaceShare {
+	if total <= namespaceBudget {
 		return nil
 	}
-	return dealShares(demands)
+	return dealBudgets(demands)
 }
 
-// claim holds the demands of one Namespace and the unused part of its share.
+// claim holds the demands of one Namespace and the unused part of its budget.
 type claim struct {
 	unused, own time.Duration
 	queue       []demand // not yet dealt with: the certain ones first, of these the policies with mode Enforce first
@@ -114,9 +114,9 @@ type claim struct {
 func claimsOf(demands []demand) (claims []claim) {
 	for len(demands) > 0 {
 		n := lengthOfNamespace(demands, func(d demand) *policy { return d.policy })
-		c := claim{unused: namespaceShare, queue: slices.Clone(demands[:n])}
-		if len(claims) < ownShares {
-			c.own = ownShare
+		c := claim{unused: namespaceBudget, queue: slices.Clone(demands[:n])}
+		if len(claims) < ownBudgets {
+			c.own = ownBudget
 		}
 		slices.SortStableFunc(c.queue, func(a, b demand) int {
 			return cmp.Or(compareBools(a.uncertain, b.uncertain), compareBools(!a.enforces(), !b.enforces()))
@@ -126,10 +126,10 @@ func claimsOf(demands []demand) (claims []claim) {
 	return claims
 }
 
-// dealShares deals out the shares, to one policy of each Namespace in turn, and to the uncertain ones last. It
+// dealBudgets deals out the budgets, to one policy of each Namespace in turn, and to the uncertain ones last. It
 // returns the policies that get none.
-func dealShares(demands []demand) map[*policy]bool {
-	claims, common, without := claimsOf(demands), commonShare, map[*policy]bool{}
+func dealBudgets(demands []demand) map[*policy]bool {
+	claims, common, without := claimsOf(demands), commonBudget, map[*policy]bool{}
 	for _, uncertain := range []bool{false, true} {
 		for dealt := true; dealt; {
 			dealt = false
@@ -149,7 +149,7 @@ func dealShares(demands []demand) map[*policy]bool {
 	return without
 }
 
-// take takes the price of the next policy from the claim and the common share. It reports false if they have too
+// take takes the price of the next policy from the claim and the common budget. It reports false if they have too
 // little left.
 func (c *claim) take(common *time.Duration) bool {
 	price := c.queue[0].price

@@ -15,9 +15,9 @@ import (
 	"github.com/weir-dev/weir/internal/persistent"
 )
 
-// view is a snapshot prepared for deciding: arguments of scripts are built once per plan,
-// not per decision. It is immutable; the next view shares with it all that did not change.
-type view struct {
+// preparedSnapshot is a snapshot prepared for deciding: arguments of scripts are built once per plan,
+// not per decision. It is immutable; the next prepared snapshot shares with it all that did not change.
+type preparedSnapshot struct {
 	snapshot   *index.Snapshot
 	policies   persistent.Map[*plan.Plan, *policy]
 	groups     map[string]*keyGroups                // by Namespace
@@ -27,30 +27,30 @@ type view struct {
 // exceptionSet is the exceptions of one policy, by ID.
 type exceptionSet = persistent.Map[string, *plan.Exception]
 
-// viewMaker makes views. It is not safe for concurrent use.
-type viewMaker struct {
+// preparer makes prepared snapshots. It is not safe for concurrent use.
+type preparer struct {
 	series *series.Set
 	floods flood.Limits
 	now    func() time.Time // the clock by which exceptions end
 }
 
-// viewUpdate makes a view out of an earlier one.
-type viewUpdate struct {
-	*view
-	*viewMaker
+// snapshotUpdate makes a prepared snapshot out of an earlier one.
+type snapshotUpdate struct {
+	*preparedSnapshot
+	*preparer
 
 	changed map[string]*policy // policies whose plan or exceptions have changed, by ID; nil for one that does not exist
-	removed []*policy          // policies of the earlier view, also ones whose plan has changed
+	removed []*policy          // policies of the earlier prepared snapshot, also ones whose plan has changed
 }
 
-// next returns the view of a snapshot, and the policies of the previous view that are not in it. Unchanged plans keep
+// next prepares a snapshot. It also returns the policies of the previous one that are not in it. Unchanged plans keep
 // their prepared policy, and Namespaces with unchanged key groups their keys. previous may be nil. The cost is
 // proportional to the number of changes.
-func (m *viewMaker) next(snapshot *index.Snapshot, previous *view) (next *view, removed []*policy) {
+func (m *preparer) next(snapshot *index.Snapshot, previous *preparedSnapshot) (next *preparedSnapshot, removed []*policy) {
 	if previous == nil {
-		previous = &view{}
+		previous = &preparedSnapshot{}
 	}
-	u := viewUpdate{viewMaker: m, changed: map[string]*policy{}, view: &view{
+	u := snapshotUpdate{preparer: m, changed: map[string]*policy{}, preparedSnapshot: &preparedSnapshot{
 		snapshot: snapshot, policies: previous.policies, groups: previous.groups, exceptions: previous.exceptions,
 	}}
 	if previous.snapshot == nil || !snapshot.HasGroupsOf(previous.snapshot) {
@@ -65,11 +65,11 @@ func (m *viewMaker) next(snapshot *index.Snapshot, previous *view) (next *view, 
 	for id, p := range u.changed {
 		u.setExceptions(id, p)
 	}
-	return u.view, u.removed
+	return u.preparedSnapshot, u.removed
 }
 
 // replace prepares the changed plan.
-func (u *viewUpdate) replace(id string, plans persistent.Change[*plan.Plan]) {
+func (u *snapshotUpdate) replace(id string, plans persistent.Change[*plan.Plan]) {
 	before := u.policies.Get(plans.Before)
 	if before != nil {
 		u.policies = u.policies.Without(plans.Before)
@@ -86,7 +86,7 @@ func (u *viewUpdate) replace(id string, plans persistent.Change[*plan.Plan]) {
 }
 
 // replaceException gives the exception to its policy.
-func (u *viewUpdate) replaceException(id string, exceptions persistent.Change[*plan.Exception]) {
+func (u *snapshotUpdate) replaceException(id string, exceptions persistent.Change[*plan.Exception]) {
 	if e := exceptions.Before; e != nil {
 		u.setExceptionsOf(e.PolicyID(), u.exceptions.Get(e.PolicyID()).Without(id))
 	}
@@ -95,7 +95,7 @@ func (u *viewUpdate) replaceException(id string, exceptions persistent.Change[*p
 	}
 }
 
-func (u *viewUpdate) setExceptionsOf(policy string, all exceptionSet) {
+func (u *snapshotUpdate) setExceptionsOf(policy string, all exceptionSet) {
 	if all.Len() == 0 {
 		u.exceptions = u.exceptions.Without(policy)
 	} else {
@@ -104,9 +104,9 @@ func (u *viewUpdate) setExceptionsOf(policy string, all exceptionSet) {
 	u.changed[policy] = u.policies.Get(u.snapshot.Lookup(policy))
 }
 
-// setExceptions gives the policy, which may be nil, its exceptions. A policy that the previous view has, too, uses them at
+// setExceptions gives the policy, which may be nil, its exceptions. A policy that the previous snapshot has, too, uses them at
 // once.
-func (u *viewUpdate) setExceptions(id string, p *policy) {
+func (u *snapshotUpdate) setExceptions(id string, p *policy) {
 	if p == nil {
 		return
 	}
@@ -117,14 +117,14 @@ func (u *viewUpdate) setExceptions(id string, p *policy) {
 	p.exceptions.Store(newExceptions(p.plan, all, p.exceptions.Load(), u.now))
 }
 
-// isCurrent reports whether the view has the policy that stores know as p.
-func (v *view) isCurrent(p *store.Policy) bool {
+// isCurrent reports whether the prepared snapshot has the policy that stores know as p.
+func (v *preparedSnapshot) isCurrent(p *store.Policy) bool {
 	current, err := v.policyOf(p.ID())
 	return err == nil && p.IsVariantOf(current.base.stored)
 }
 
 // policyOf returns the policy with the ID, or a *limiter.UnknownPolicyError.
-func (v *view) policyOf(id string) (*policy, error) {
+func (v *preparedSnapshot) policyOf(id string) (*policy, error) {
 	if p := v.policies.Get(v.snapshot.Lookup(id)); p != nil {
 		return p, nil
 	}

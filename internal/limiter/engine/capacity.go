@@ -12,20 +12,20 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
-// room is how many more policies and limits of one Namespace can take part in a check. A policy counts
-// once for each of its keys. A nil room is unbounded.
-type room struct {
+// capacity is how many more policies and limits of one Namespace can take part in a check. A policy counts
+// once for each of its keys. A nil capacity is unbounded.
+type capacity struct {
 	policies, limits int
-	total            *room // of all Namespaces; nil for the total itself
+	total            *capacity // of all Namespaces; nil for the total itself
 }
 
 // has reports whether there is room for a policy with that number of limits.
-func (r *room) has(limits int) bool {
+func (r *capacity) has(limits int) bool {
 	return r == nil || r.policies > 0 && r.limits >= limits && r.total.has(limits)
 }
 
 // take takes the room of a policy with that number of limits.
-func (r *room) take(limits int) {
+func (r *capacity) take(limits int) {
 	if r != nil {
 		r.policies, r.limits = r.policies-1, r.limits-limits
 		r.total.take(limits)
@@ -33,7 +33,7 @@ func (r *room) take(limits int) {
 }
 
 // fit reports whether the policies fit into a chain, whatever their Namespaces are.
-func fit(found []applicable) bool {
+func fit(found []matchedPolicy) bool {
 	if len(found) > plan.MaxNamespacePolicies {
 		return false
 	}
@@ -47,12 +47,12 @@ func fit(found []applicable) bool {
 // queuesOf divides the policies, which are in the order of their IDs, by Namespace. Each queue is in the
 // order of addInTurn: first the policies with a match that certainly holds, then the policies whose
 // conditions failed; of each group the policies with mode Enforce first.
-func queuesOf(found []applicable) [][]applicable {
-	var queues [][]applicable
+func queuesOf(found []matchedPolicy) [][]matchedPolicy {
+	var queues [][]matchedPolicy
 	for len(found) > 0 {
-		n := lengthOfNamespace(found, func(c applicable) *policy { return c.policy })
+		n := lengthOfNamespace(found, func(c matchedPolicy) *policy { return c.policy })
 		queue := slices.Clone(found[:n])
-		slices.SortStableFunc(queue, func(a, b applicable) int {
+		slices.SortStableFunc(queue, func(a, b matchedPolicy) int {
 			return cmp.Or(compareBools(a.failed, b.failed), compareBools(!a.enforces(), !b.enforces()))
 		})
 		queues = append(queues, queue)

@@ -15,35 +15,35 @@ import (
 // Redis by at most four round trips.
 const maxBackground = 128
 
-// addCandidates prepares the checks by candidates. A check with a requested limit has none: the
+// addTrials prepares the checks by candidates. A check with a requested limit has none: the
 // request replaces the numbers of the policy.
-func (ev *evaluation) addCandidates() {
-	for i := range ev.participants {
-		pt := &ev.participants[i]
-		if pt.candidate == nil || pt.peek {
+func (ev *evaluation) addTrials() {
+	for i := range ev.charged {
+		pt := &ev.charged[i]
+		if pt.trial == nil || pt.peek {
 			continue
 		}
-		last := len(ev.candidates) - 1
-		if last < 0 || ev.candidates[last].policy() != pt.policy {
-			ev.candidates = append(ev.candidates, candidateCheck{operations: newOperations()})
+		last := len(ev.trials) - 1
+		if last < 0 || ev.trials[last].policy() != pt.policy {
+			ev.trials = append(ev.trials, trialCheck{operations: newOperations()})
 			last++
 		}
-		ev.candidates[last].addComparison(pt, ev.call.Entries[i], i)
+		ev.trials[last].addComparison(pt, ev.call.Entries[i], i)
 	}
 }
 
-// addComparison adds an operation with the candidate of the participant, whose index is original.
-func (c *candidateCheck) addComparison(pt *participant, entry store.Entry, original int) {
-	c.comparisons = append(c.comparisons, comparison{candidate: pt.candidate, original: original})
-	entry.Policy = pt.candidate.stored
-	c.add(participant{policy: pt.policy, variant: pt.candidate.variant}, entry)
+// addComparison adds an operation with the candidate of the charged policy, whose index is original.
+func (c *trialCheck) addComparison(pt *chargedPolicy, entry store.Entry, original int) {
+	c.comparisons = append(c.comparisons, comparison{trial: pt.trial, original: original})
+	entry.Policy = pt.trial.stored
+	c.add(chargedPolicy{policy: pt.policy, variant: pt.trial.variant}, entry)
 }
 
 // policy returns the one policy of the check.
-func (c *candidateCheck) policy() *policy { return c.participants[0].policy }
+func (c *trialCheck) policy() *policy { return c.charged[0].policy }
 
 // begin copies the facts of the decided check that the candidates need.
-func (c *candidateCheck) begin(ev *evaluation) {
+func (c *trialCheck) begin(ev *evaluation) {
 	c.call.Draw, c.call.Denied = ev.call.Draw, ev.deniedBeside(c.policy())
 	for i := range c.comparisons {
 		s := &c.comparisons[i]
@@ -57,8 +57,8 @@ func (c *candidateCheck) begin(ev *evaluation) {
 
 // deniedBeside reports whether the decided check is denied, whatever the limits of the policy admit.
 func (ev *evaluation) deniedBeside(p *policy) bool {
-	for i := range ev.participants {
-		pt := &ev.participants[i]
+	for i := range ev.charged {
+		pt := &ev.charged[i]
 		if pt.policy != p && pt.enforces() && ev.reply.Entries[i].Verdict != store.Admitted {
 			return true
 		}
@@ -67,31 +67,31 @@ func (ev *evaluation) deniedBeside(p *policy) bool {
 }
 
 // reserves reports whether the check reserves something.
-func (c *candidateCheck) reserves() bool {
+func (c *trialCheck) reserves() bool {
 	return slices.ContainsFunc(c.call.Entries, func(e store.Entry) bool { return e.Action != store.Check })
 }
 
-// candidateJudge evaluates calls with candidates.
-type candidateJudge struct {
+// trialRunner evaluates calls with candidates.
+type trialRunner struct {
 	evaluate   evaluator
 	background chan struct{} // holds one element for each call that no caller waits for
 }
 
-func newCandidateJudge(evaluate evaluator) *candidateJudge {
-	return &candidateJudge{evaluate: evaluate, background: make(chan struct{}, maxBackground)}
+func newTrialRunner(evaluate evaluator) *trialRunner {
+	return &trialRunner{evaluate: evaluate, background: make(chan struct{}, maxBackground)}
 }
 
-// judge judges the decided check by the candidates, and counts their verdicts beside the
+// runTrials judges the decided check by the candidates, and counts their verdicts beside the
 // verdicts of the limits in force. The caller waits only where a commit may follow, which must find the hold.
-func (j *candidateJudge) judge(ctx context.Context, ev *evaluation) {
+func (j *trialRunner) runTrials(ctx context.Context, ev *evaluation) {
 	if ev.reply == nil || !ev.isFree() {
 		return
 	}
-	for i := range ev.candidates {
-		c := &ev.candidates[i]
+	for i := range ev.trials {
+		c := &ev.trials[i]
 		c.begin(ev)
 		count := func() {
-			countCandidates(c.policy().series, c)
+			countTrials(c.policy().series, c)
 			c.release()
 		}
 		runAndCount := func(ctx context.Context) {
@@ -107,10 +107,10 @@ func (j *candidateJudge) judge(ctx context.Context, ev *evaluation) {
 }
 
 // change commits, renews or charges for candidates as the operations have done.
-func (j *candidateJudge) change(ctx context.Context, o *operations) {
+func (j *trialRunner) change(ctx context.Context, o *operations) {
 	var entries []store.Entry
 	for _, op := range o.all() {
-		c, entry := op.candidate, *op.entry
+		c, entry := op.trial, *op.entry
 		if c == nil {
 			continue
 		}
@@ -130,7 +130,7 @@ func (j *candidateJudge) change(ctx context.Context, o *operations) {
 }
 
 // inBackground starts the work, for which no caller waits, unless maxBackground is reached.
-func (j *candidateJudge) inBackground(ctx context.Context, work func(context.Context)) (started bool) {
+func (j *trialRunner) inBackground(ctx context.Context, work func(context.Context)) (started bool) {
 	select {
 	case j.background <- struct{}{}:
 	default:
@@ -147,8 +147,8 @@ func (j *candidateJudge) inBackground(ctx context.Context, work func(context.Con
 // verdictUnknown is the verdict of a candidate that the store did not judge.
 const verdictUnknown = "unknown"
 
-// countCandidates counts the verdicts of the candidates beside the verdicts of the limits in force.
-func countCandidates(pm *series.Series, c *candidateCheck) {
+// countTrials counts the verdicts of the candidates beside the verdicts of the limits in force.
+func countTrials(pm *series.Series, c *trialCheck) {
 	for i := range c.comparisons {
 		s := &c.comparisons[i]
 		for j, limit := range s.replaced {
