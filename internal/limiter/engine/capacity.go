@@ -4,9 +4,6 @@
 package engine
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/store"
@@ -44,21 +41,9 @@ func fit(found []matchedPolicy) bool {
 	return limits <= plan.MaxNamespaceLimits
 }
 
-// queuesOf divides the policies, which are in the order of their IDs, by Namespace. Each queue is in the
-// order of addInTurn: first the policies with a match that certainly holds, then the policies whose
-// conditions failed; of each group the policies with mode Enforce first.
+// queuesOf divides the policies by Namespace, in the order of addInTurn: those whose conditions failed come last.
 func queuesOf(found []matchedPolicy) [][]matchedPolicy {
-	var queues [][]matchedPolicy
-	for len(found) > 0 {
-		n := lengthOfNamespace(found, func(c matchedPolicy) *policy { return c.policy })
-		queue := slices.Clone(found[:n])
-		slices.SortStableFunc(queue, func(a, b matchedPolicy) int {
-			return cmp.Or(compareBools(a.failed, b.failed), compareBools(!a.enforces(), !b.enforces()))
-		})
-		queues = append(queues, queue)
-		found = found[n:]
-	}
-	return queues
+	return byNamespace(found, func(p *matchedPolicy) (*policy, bool) { return p.policy, p.failed })
 }
 
 // uncheckedPolicy is a policy that applies and whose limits were not evaluated, for a reason that

@@ -23,11 +23,8 @@ func (e *Engine) decideCheck(
 	ctx, end := startDecision(ctx, e.options.Tracer, span)
 	defer func() { end(decision, err) }()
 	start := time.Now() //nolint:forbidigo // for the duration metric and the budget of new keys
-	v := e.active.Load()
-	if v == nil {
-		return nil, limiter.ErrNotReady
-	}
-	if err := check.Validate(); err != nil {
+	v, err := e.begin(check)
+	if err != nil {
 		return nil, err
 	}
 	ev := newEvaluation(v, check, start)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan/index"
@@ -123,4 +124,13 @@ func (e *Engine) Snapshot() *index.Snapshot {
 		return v.snapshot
 	}
 	return nil
+}
+
+// begin returns the current snapshot for a request, or the error of one that is not valid.
+func (e *Engine) begin(request interface{ Validate() error }) (*preparedSnapshot, error) {
+	v := e.active.Load()
+	if v == nil {
+		return nil, limiter.ErrNotReady
+	}
+	return v, request.Validate()
 }

@@ -107,21 +107,18 @@ func overBudget(demands []demand) map[*policy]bool {
 // claim holds the demands of one Namespace and the unused part of its budget.
 type claim struct {
 	unused, own time.Duration
-	queue       []demand // not yet dealt with: the certain ones first, of these the policies with mode Enforce first
+	queue       []demand // not yet dealt with
 }
 
 // claimsOf divides the demands by Namespace.
-func claimsOf(demands []demand) (claims []claim) {
-	for len(demands) > 0 {
-		n := lengthOfNamespace(demands, func(d demand) *policy { return d.policy })
-		c := claim{unused: namespaceBudget, queue: slices.Clone(demands[:n])}
-		if len(claims) < ownBudgets {
+func claimsOf(demands []demand) []claim {
+	var claims []claim
+	for i, queue := range byNamespace(demands, func(d *demand) (*policy, bool) { return d.policy, d.uncertain }) {
+		c := claim{unused: namespaceBudget, queue: queue}
+		if i < ownBudgets {
 			c.own = ownBudget
 		}
-		slices.SortStableFunc(c.queue, func(a, b demand) int {
-			return cmp.Or(compareBools(a.uncertain, b.uncertain), compareBools(!a.enforces(), !b.enforces()))
-		})
-		claims, demands = append(claims, c), demands[n:]
+		claims = append(claims, c)
 	}
 	return claims
 }
@@ -163,24 +160,30 @@ func (c *claim) take(common *time.Duration) bool {
 	return true
 }
 
-// lengthOfNamespace returns how many items at the beginning of the list, which is in the order of the
-// policies' IDs, have the Namespace of the first one.
-func lengthOfNamespace[T any](list []T, policyOf func(T) *policy) int {
-	namespace := policyOf(list[0]).plan.Namespace
-	n := slices.IndexFunc(list, func(item T) bool { return policyOf(item).plan.Namespace != namespace })
-	if n < 0 {
-		return len(list)
+// byNamespace divides a list in the order of the policies' IDs. Each queue has the items first that of does not put last,
+// and of each kind the policies with mode Enforce first.
+func byNamespace[T any](list []T, of func(*T) (p *policy, last bool)) (queues [][]T) {
+	for len(list) > 0 {
+		first, _ := of(&list[0])
+		n := 1
+		for ; n < len(list); n++ {
+			if p, _ := of(&list[n]); p.plan.Namespace != first.plan.Namespace {
+				break
+			}
+		}
+		queue := slices.Clone(list[:n])
+		slices.SortStableFunc(queue, func(a, b T) int { return cmp.Compare(rankOf(of(&a)), rankOf(of(&b))) })
+		queues, list = append(queues, queue), list[n:]
 	}
-	return n
+	return queues
 }
 
-// compareBools compares two booleans; false is less.
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+func rankOf(p *policy, last bool) (rank int) {
+	if last {
+		rank = 2
 	}
-	return 1
+	if !p.enforces() {
+		rank++
+	}
+	return rank
 }

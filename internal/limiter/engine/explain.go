@@ -21,11 +21,8 @@ const explainWait = time.Second
 // An explanation reads every plan, so only one runs at a time: Explain returns limiter.ErrExplaining if
 // another one takes longer than explainWait.
 func (e *Engine) Explain(ctx context.Context, check *limiter.Check) (*limiter.Explanation, error) {
-	v := e.active.Load()
-	if v == nil {
-		return nil, limiter.ErrNotReady
-	}
-	if err := check.Validate(); err != nil {
+	v, err := e.begin(check)
+	if err != nil {
 		return nil, err
 	}
 	if err := e.startExplaining(ctx); err != nil {

@@ -26,11 +26,8 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	ctx, end := startChange(ctx, e.options.Tracer, "charge")
 	defer func() { end(charged != nil && charged.Charged, err) }()
 	start := time.Now() //nolint:forbidigo // for the budget of new keys
-	v := e.active.Load()
-	if v == nil {
-		return nil, limiter.ErrNotReady
-	}
-	if err := c.Validate(); err != nil {
+	v, err := e.begin(c)
+	if err != nil {
 		return nil, err
 	}
 	ev, err := v.findCharged(c, start)
@@ -84,11 +81,8 @@ const (
 func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limiter.Committed, err error) {
 	ctx, end := startChange(ctx, e.options.Tracer, "commit")
 	defer func() { end(committed != nil && committed.Found(), err) }()
-	v := e.active.Load()
-	if v == nil {
-		return nil, limiter.ErrNotReady
-	}
-	if err := c.Validate(); err != nil {
+	v, err := e.begin(c)
+	if err != nil {
 		return nil, err
 	}
 	var failed search
@@ -143,11 +137,8 @@ func (h *heldPolicies) committed() *limiter.Committed {
 func (e *Engine) Renew(ctx context.Context, r *limiter.Renew) (renewed *limiter.Renewed, err error) {
 	ctx, end := startChange(ctx, e.options.Tracer, "renew")
 	defer func() { end(renewed != nil, err) }()
-	v := e.active.Load()
-	if v == nil {
-		return nil, limiter.ErrNotReady
-	}
-	if err := r.Validate(); err != nil {
+	v, err := e.begin(r)
+	if err != nil {
 		return nil, err
 	}
 	h, err := v.findHolds(r.Reservation, func(p *policy, _ *limiter.Hold) (store.Entry, bool, error) {

@@ -41,6 +41,7 @@ type pending struct {
 	outcome    outcome
 
 	keyText  []byte   // the Redis keys of the call, one after the other
+	keyEnds  []int    // where each of them ends
 	keyNames []string // the Redis keys
 }
 

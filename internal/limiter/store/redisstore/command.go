@@ -77,31 +77,25 @@ func newFileCommand(p program, keys []string, args ...any) command {
 
 // keyNames returns the Redis keys of the call, in the memory of p. They share one string.
 func (s *Store) keyNames(p *pending) []string {
-	call, text, names := p.call, p.keyText[:0], p.keyNames[:0]
-	for i := range call.Entries {
-		e := &call.Entries[i]
+	text, ends, names := p.keyText[:0], p.keyEnds[:0], p.keyNames[:0]
+	add := func(key store.Key, suffix string) {
+		text = s.appendKey(text, key, suffix)
+		ends = append(ends, len(text))
+	}
+	for i := range p.call.Entries {
+		e := &p.call.Entries[i]
 		for _, suffix := range suffixesOf(e) {
-			text = s.appendKey(text, e.Key, suffix)
+			add(e.Key, suffix)
 		}
 		if e.Remembers() {
-			text = s.appendKey(text, e.Key, store.ChargeName(e.Policy.ID(), e.ID))
+			add(e.Key, store.ChargeName(e.Policy.ID(), e.ID))
 		}
 	}
-	rest := string(text)
-	next := func(key store.Key, suffix string) {
-		n := s.keyLength(key, suffix)
-		names, rest = append(names, rest[:n]), rest[n:]
+	all, start := string(text), 0
+	for _, end := range ends {
+		names, start = append(names, all[start:end]), end
 	}
-	for i := range call.Entries {
-		e := &call.Entries[i]
-		for _, suffix := range suffixesOf(e) {
-			next(e.Key, suffix)
-		}
-		if e.Remembers() {
-			next(e.Key, store.ChargeName(e.Policy.ID(), e.ID))
-		}
-	}
-	p.keyText, p.keyNames = text, names
+	p.keyText, p.keyEnds, p.keyNames = text, ends, names
 	return names
 }
 

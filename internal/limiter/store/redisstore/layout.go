@@ -69,8 +69,3 @@ func (s *Store) appendKey(text []byte, key store.Key, suffix string) []byte {
 	text = append(append(text, key...), "}:"...)
 	return append(text, suffix...)
 }
-
-// keyLength returns the length of the Redis key.
-func (s *Store) keyLength(key store.Key, suffix string) int {
-	return len(s.prefix) + len("{") + len(key) + len("}:") + len(suffix)
-}
