@@ -45,8 +45,7 @@
 //	exceptionmetrics.go how many exceptions are in force
 //	log.go              how decisions and changes are logged
 //	trace.go            how decisions and changes are traced
-//	observe.go          which keys are denied and blocked, for lists
-//	sightings.go        which policies checks apply to, for reports
+//	observe.go          which keys are denied and blocked, and which policies checks apply to, for lists and reports
 //	decisions.go        how much each policy has decided, and its sightings, for lists
 //	state.go            inspect, reset, block and unblock one key, or unblock all
 //	keyname.go          which key an operator means

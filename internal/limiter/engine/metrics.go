@@ -53,18 +53,26 @@ func newMetrics(r prometheus.Registerer, detail series.Detail) *metrics {
 	return m
 }
 
-// countDecision counts what the policy decided, and the limit that denied, if any, and marks a denial for reports.
-func countDecision(pm *series.Series, p *policy, admitted bool, limit string) {
-	verdict := verdictAllowed
+// verdictLabels are the values of the label verdict for policies in mode Enforce.
+type verdictLabels struct{ allowed, denied string }
+
+var (
+	byStore = verdictLabels{allowed: verdictAllowed, denied: verdictDenied}
+	byLocal = verdictLabels{allowed: verdictDegradedAllowed, denied: verdictDegradedDenied}
+)
+
+// count counts what the policy decided, and the limit that denied, if any, and marks a denial for reports.
+func (l *verdictLabels) count(p *policy, admitted bool, limit string) {
+	verdict := l.allowed
 	switch {
 	case admitted:
 	case p.enforces():
-		verdict = verdictDenied
+		verdict = l.denied
 		p.sightings.MarkDenial()
 	default:
 		verdict = verdictShadowDenied
 	}
-	pm.Add(series.DecisionsTotal, limit, verdict)
+	p.series.Add(series.DecisionsTotal, limit, verdict)
 }
 
 // count counts the decision, once per policy and key. Charged policies that peek are not
@@ -74,7 +82,7 @@ func (m *metrics) count(ev *evaluation, d *limiter.Decision) {
 		p.series.Add(series.DecisionsTotal, "", verdictExempt)
 	}
 	for _, r := range ev.outrightDenials {
-		countDecision(r.series, r.policy, false, "")
+		byStore.count(r.policy, false, "")
 	}
 	m.countFailures(&ev.search)
 	m.countIgnoredLimits(&ev.operations)
@@ -104,16 +112,21 @@ func (m *metrics) countOutcome(ev *evaluation, i int, d *limiter.Decision) {
 	switch {
 	case pt.peek:
 	case inStore:
-		countReply(pm, pt, op.reply, op.entry.Cost)
+		countNewKey(pm, op.reply)
+		byStore.countReply(pt, op.reply)
+		countNear(pm, pt, op.reply, op.entry.Cost)
 		if ev.reply.FromCache && pt.id == d.Policy {
 			pm.Add(series.CachedTotal)
 		}
 	case d.Degraded == "": // denied without the store
 		if pt.id == d.Policy {
-			countDecision(pm, pt.policy, false, d.Limit)
+			byStore.count(pt.policy, false, d.Limit)
 		}
 	case op.reply != nil:
-		countLocalReply(pm, pt, op.reply)
+		if op.reply.Overflow {
+			pm.Add(series.OverflowTotal)
+		}
+		byLocal.countReply(pt, op.reply)
 	case pt.plan.FailureMode == plan.FailOpen || !pt.enforces():
 		pm.Add(series.DecisionsTotal, "", verdictDegradedAllowed)
 	default:
@@ -147,18 +160,15 @@ func (m *metrics) countUnchecked(ev *evaluation) {
 	}
 }
 
-// countReply counts a decision of the store.
-func countReply(pm *series.Series, pt *chargedPolicy, r *store.EntryReply, cost int64) {
-	countNewKey(pm, r)
-	if r.Verdict == store.Admitted {
-		countDecision(pm, pt.policy, true, "")
-		countNear(pm, pt, r, cost)
-		return
+// countReply counts a decision by the limits of the policy.
+func (l *verdictLabels) countReply(pt *chargedPolicy, r *store.EntryReply) {
+	limit := ""
+	if r.Verdict != store.Admitted {
+		_, limit = pt.denialReason(r)
 	}
-	_, limit := pt.denialReason(r)
-	countDecision(pm, pt.policy, false, limit)
+	l.count(pt.policy, r.Verdict == store.Admitted, limit)
 	if r.Verdict == store.Tripped {
-		pm.Add(series.BlocksTotal, r.BlockedBy)
+		pt.series.Add(series.BlocksTotal, r.BlockedBy)
 	}
 }
 
@@ -172,8 +182,11 @@ func countNewKey(pm *series.Series, r *store.EntryReply) {
 	}
 }
 
-// countNear counts the limits that the admitted cost brought near.
+// countNear counts the limits that the cost, if admitted, brought near.
 func countNear(pm *series.Series, pt *chargedPolicy, r *store.EntryReply, cost int64) {
+	if r.Verdict != store.Admitted {
+		return
+	}
 	for i := range pt.limits {
 		l, used, units := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
 		if l.Algorithm == plan.Concurrency && r.Hold != store.HoldTaken {
@@ -182,27 +195,6 @@ func countNear(pm *series.Series, pt *chargedPolicy, r *store.EntryReply, cost i
 		if l.IsNear(used, units) && !l.IsNear(used-cost, units) {
 			pm.Add(series.NearTotal, l.Name)
 		}
-	}
-}
-
-// countLocalReply is countReply for a decision by failureMode Local.
-func countLocalReply(pm *series.Series, pt *chargedPolicy, r *store.EntryReply) {
-	if r.Overflow {
-		pm.Add(series.OverflowTotal)
-	}
-	if r.Verdict == store.Admitted {
-		pm.Add(series.DecisionsTotal, "", verdictDegradedAllowed)
-		return
-	}
-	verdict := verdictShadowDenied
-	if pt.enforces() {
-		verdict = verdictDegradedDenied
-		pt.sightings.MarkDenial()
-	}
-	_, limit := pt.denialReason(r)
-	pm.Add(series.DecisionsTotal, limit, verdict)
-	if r.Verdict == store.Tripped {
-		pm.Add(series.BlocksTotal, r.BlockedBy)
 	}
 }
 

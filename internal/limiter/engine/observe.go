@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/store"
 )
 
@@ -47,6 +48,21 @@ func (ev *evaluation) observe(o Observer) {
 		// A block of failureMode Local exists in this process only.
 		if op.reply.Verdict == store.Tripped && inStore {
 			o.Block(op.id, key, ev.start.Add(op.reply.BlockLeft))
+		}
+	}
+}
+
+// markSightings records the policies that apply to the check, whatever they decided, and the targets that
+// selected it. Peeks do not count.
+func (ev *evaluation) markSightings() {
+	for i := range ev.found {
+		p := &ev.found[i]
+		switch {
+		case p.hits.Peek || p.plan.Mode == plan.ModeDisabled:
+		case p.match >= 0 && len(p.plan.Matches[p.match].Targets) > 0:
+			p.sightings.MarkTargets(ev.check.Attributes.Targets)
+		default:
+			p.sightings.Mark()
 		}
 	}
 }
