@@ -32,13 +32,22 @@ func (s *Store) newSpread(call *store.Call, deadline time.Time) *spread {
 	}
 }
 
-// decideCheck decides a call that may be denied. It replaces the undecided entries until all are decided: at most twice for
-// each entry. undecided are the entries that an earlier evaluation has left undecided; nil without one.
-func (c *spread) decideCheck(ctx context.Context, undecided []int) (*store.Reply, error) {
+// evaluate evaluates the call.
+func (c *spread) evaluate(ctx context.Context) (*store.Reply, error) {
+	if !c.substitution.Call().IsDeniable() {
+		return c.change(ctx)
+	}
+	decided, err := c.decideOnce(ctx)
+	if err != nil || decided.undecided == nil {
+		return decided.Reply, err
+	}
+	return c.substitute(ctx, decided.undecided)
+}
+
+// substitute replaces the undecided entries until all are decided: at most twice for each entry.
+func (c *spread) substitute(ctx context.Context, undecided []int) (*store.Reply, error) {
 	for {
-		if undecided != nil {
-			c.substitution.Replace(undecided)
-		}
+		c.substitution.Replace(undecided)
 		decided, err := c.decideOnce(ctx)
 		if err != nil {
 			return nil, err

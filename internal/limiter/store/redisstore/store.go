@@ -105,17 +105,14 @@ func (s *Store) newNode(name string, send, resend sender) *node {
 //     again, at most twice for each entry.
 func (s *Store) Evaluate(ctx context.Context, call *store.Call) (*store.Reply, error) {
 	deadline := s.deadline(ctx)
-	switch {
-	case !s.mustSpread(call):
-		decided, err := s.evaluateAtomic(ctx, call, mode{}, deadline)
-		if err != nil || decided.undecided == nil {
-			return decided.Reply, err
-		}
-		return s.newSpread(call, deadline).decideCheck(ctx, decided.undecided)
-	case call.IsDeniable():
-		return s.newSpread(call, deadline).decideCheck(ctx, nil)
+	if s.mustSpread(call) {
+		return s.newSpread(call, deadline).evaluate(ctx)
 	}
-	return s.newSpread(call, deadline).change(ctx)
+	decided, err := s.evaluateAtomic(ctx, call, mode{}, deadline)
+	if err != nil || decided.undecided == nil {
+		return decided.Reply, err
+	}
+	return s.newSpread(call, deadline).substitute(ctx, decided.undecided)
 }
 
 const (
