@@ -160,8 +160,8 @@ func (c *claim) take(common *time.Duration) bool {
 	return true
 }
 
-// byNamespace divides a list in the order of the policies' IDs. Each queue has the items first that of does not put last,
-// and of each kind the policies with mode Enforce first.
+// byNamespace divides a list, which is in the order of the policies' IDs. In each queue the items that belong last follow the
+// others; of both kinds the policies with mode Enforce come first.
 func byNamespace[T any](list []T, of func(*T) (p *policy, last bool)) (queues [][]T) {
 	for len(list) > 0 {
 		first, _ := of(&list[0])
