@@ -20,15 +20,6 @@ local function fast_open_log(limit, key)
   return true
 end
 
--- The number of hits that have left the window, and their units. At least one has left it, at least one has not.
-local function fast_left_window(limit, cutoff)
-  local head = limit.head
-  if head[4] + 0 > cutoff then return 1, head[3] + 0 end
-  if head[6] + 0 > cutoff then return 2, head[5] + 0 end
-  local i = last_at_most(limit, TIME, cutoff, 1)
-  return i, call('LINDEX', limit.key, 2 * i) + 0
-end
-
 -- As read, see base.lua. Also sets limit.left_window, the number of hits that have left the window, -1 if all
 -- have, and limit.before, the total until the last of them. Reuses the log that the previous call has read.
 local function fast_read_log(limit, _, key)
@@ -37,10 +28,15 @@ local function fast_read_log(limit, _, key)
   local cutoff = limit.now - limit.window_us
   if limit.newest <= cutoff then
     limit.left_window, limit.before = -1, limit.total
-  elseif limit.oldest <= cutoff then
-    limit.left_window, limit.before = fast_left_window(limit, cutoff)
-  else
+  elseif limit.oldest > cutoff then
     limit.left_window, limit.before = 0, limit.base
+  elseif limit.head[4] + 0 > cutoff then
+    limit.left_window, limit.before = 1, limit.head[3] + 0
+  elseif limit.head[6] + 0 > cutoff then
+    limit.left_window, limit.before = 2, limit.head[5] + 0
+  else
+    local i = last_at_most(limit, TIME, cutoff, 1)
+    limit.left_window, limit.before = i, call('LINDEX', key, 2 * i) + 0
   end
   return limit.total - limit.before
 end
