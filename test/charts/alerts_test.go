@@ -152,9 +152,9 @@ var alertCases = map[string]alertCase{
 		quiet: series{`weir_forwarded_headers_ignored_total{pod="a"}`: "5x60"}, at: "20m",
 	},
 	"WeirChargesDropped": {
-		fires:  series{`weir_kept_charges_total{namespace="weir-system",job="weir-metrics",pod="a",outcome="Dropped"}`: "0x20 5x60"},
+		fires:  series{`weir_kept_charges_total{namespace="weir-system",job="weir-metrics",pod="a",outcome="dropped"}`: "0x20 5x60"},
 		labels: `{namespace="weir-system",job="weir-metrics"}`,
-		quiet:  series{`weir_kept_charges_total{namespace="weir-system",job="weir-metrics",pod="a",outcome="Sent"}`: "0x20 5x60"},
+		quiet:  series{`weir_kept_charges_total{namespace="weir-system",job="weir-metrics",pod="a",outcome="sent"}`: "0x20 5x60"},
 	},
 	"WeirFlood": {
 		fires: series{"weir_overflow_decisions_total" + policy: "0+1x60"}, labels: policy,

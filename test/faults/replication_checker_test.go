@@ -92,7 +92,7 @@ func TestNamesOfCounters(t *testing.T) {
 	for c, s := range read() {
 		late := int64(0)
 		if c == slicedKey {
-			late = int64(w.metric("weir_slice_units_total", `outcome="Lost"`))
+			late = int64(w.metric("weir_slice_units_total", `outcome="lost"`))
 		}
 		g.Expect(s.used).To(And(BeNumerically(">=", admitted[c].used), BeNumerically("<=", admitted[c].used+late)), "%v", c)
 	}

@@ -45,9 +45,10 @@ type outcome struct {
 	sent   time.Time
 	took   time.Duration
 	status int
-	// decided is true if Weir decided: the response has its header.
-	decided bool
-	err     error
+	// decided is true if Weir decided by its limits, and degraded if it decided without Redis, within the deadline of
+	// Envoy: the response has its header.
+	decided, degraded bool
+	err               error
 }
 
 // traffic is a client of one Envoy that sends requests at a constant rate, whatever becomes of the
@@ -99,7 +100,7 @@ func (a *traffic) end() {
 // send sends one request and records its outcome.
 func (a *traffic) send(ctx context.Context, user string) outcome {
 	o := outcome{user: user, sent: time.Now()}
-	o.status, o.decided, o.err = a.ask(ctx, user)
+	o.err = a.ask(ctx, &o)
 	o.took = time.Since(o.sent)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,18 +108,21 @@ func (a *traffic) send(ctx context.Context, user string) outcome {
 	return o
 }
 
-func (a *traffic) ask(ctx context.Context, user string) (status int, decided bool, err error) {
+// ask sends the request of the outcome, and reads the answer into it.
+func (a *traffic) ask(ctx context.Context, o *outcome) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url, nil)
 	if err != nil {
-		return 0, false, err
+		return err
 	}
-	r.Host = user + ".example"
-	r.Header.Set("X-User-Id", user)
+	r.Host = o.user + ".example"
+	r.Header.Set("X-User-Id", o.user)
 	response, err := a.client.Do(r)
 	if err != nil {
-		return 0, false, err
+		return err
 	}
-	return response.StatusCode, response.Header.Get("RateLimit") != "", response.Body.Close()
+	o.status = response.StatusCode
+	o.decided, o.degraded = response.Header.Get("RateLimit") != "", response.Header.Get("Weir-Degraded") != ""
+	return response.Body.Close()
 }
 
 // exhaust uses up the quota of the limited user.

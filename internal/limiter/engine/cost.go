@@ -18,7 +18,7 @@ func (s *search) costOf(p *policy, hold *limiter.Hold, c *limiter.Commit) (int64
 		}
 	}
 	if c.Response == nil {
-		return 0, &limiter.FieldError{Field: "response", Problem: "must be given: " + p.id + " computes its cost from it"}
+		return 0, &limiter.FieldError{Field: "response", Problem: "is required: " + p.id + " computes its cost from it"}
 	}
 	return s.computedCost(p, c.Response.Code, hold.Units), nil
 }

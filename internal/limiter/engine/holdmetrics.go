@@ -11,19 +11,19 @@ import (
 
 // Values of the label outcome of reservations.
 const (
-	outcomeReserved  = "Reserved"
-	outcomeDenied    = "Denied"
-	outcomeCommitted = "Committed"
-	outcomeCancelled = "Cancelled"
-	outcomeRenewed   = "Renewed"
-	outcomeEnded     = "Ended"   // spent at its estimate
-	outcomeMissing   = "Missing" // a commit or a renewal found no open hold
+	outcomeReserved  = "reserved"
+	outcomeDenied    = "denied"
+	outcomeCommitted = "committed"
+	outcomeCancelled = "cancelled"
+	outcomeRenewed   = "renewed"
+	outcomeEnded     = "ended"   // spent at its estimate
+	outcomeMissing   = "missing" // a commit or a renewal found no open hold
 )
 
 // Values of the label outcome of charges.
 const (
-	outcomeCharged  = "Charged"
-	outcomeRepeated = "Repeated"
+	outcomeCharged  = "charged"
+	outcomeRepeated = "repeated"
 )
 
 // countHolds counts what a decision has done with holds. Charged policies that peek are not counted.

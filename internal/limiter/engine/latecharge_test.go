@@ -186,11 +186,11 @@ func TestReservationsOfDescriptors(t *testing.T) {
 	g.Expect(f.usedOf(t, ids...)).To(Equal([]int64{1, 0, 70, 0, 71, 0}), "a commit counts once")
 
 	text := exposition(g, f.registry)
-	for outcome, count := range map[string]string{"Reserved": "1", "Denied": "1", "Committed": "1", "Missing": "1"} {
+	for outcome, count := range map[string]string{"reserved": "1", "denied": "1", "committed": "1", "missing": "1"} {
 		g.Expect(text).To(ContainSubstring(`weir_reservations_total{namespace="a",outcome="` + outcome + `",policy="tokens"} ` + count + "\n"))
 	}
-	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Charged",policy="late"} 1`))
-	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Repeated",policy="late"} 1`))
+	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="charged",policy="late"} 1`))
+	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="repeated",policy="late"} 1`))
 }
 
 // The ID of a check is open in one Namespace while the script fails for another one, which has no reply.
@@ -270,7 +270,7 @@ func TestCopiedReservationIDs(t *testing.T) {
 	d := f.decide(t, hitting(limiter.Hits{Cost: 10, Action: limiter.HitsReserve}))
 	g.Expect([]any{d.Allowed, d.Reason, d.Policy}).To(Equal([]any{false, limiter.ReasonReservationOpen, "a/team"}))
 	g.Expect(f.usedOf(t, "a/user")).To(Equal([]int64{0, 0}))
-	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_reservations_total{namespace="a",outcome="Reserved",policy="user"} 1`))
+	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_reservations_total{namespace="a",outcome="reserved",policy="user"} 1`))
 }
 
 func TestReservationsOfDescriptorsWithoutRedis(t *testing.T) {

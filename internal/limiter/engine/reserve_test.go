@@ -378,12 +378,12 @@ func TestMetricsOfReservations(t *testing.T) {
 	}
 	text := exposition(g, f.registry)
 	for outcome, count := range map[string]string{
-		"Reserved": "4", "Denied": "1", "Ended": "1", "Renewed": "1", "Committed": "2", "Cancelled": "1", "Missing": "1",
+		"reserved": "4", "denied": "1", "ended": "1", "renewed": "1", "committed": "2", "cancelled": "1", "missing": "1",
 	} {
 		g.Expect(text).To(ContainSubstring(`weir_reservations_total{namespace="a",outcome="`+outcome+`",policy="x"} `+count+"\n"), text)
 	}
-	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Charged",policy="x"} 1`))
-	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Repeated",policy="x"} 1`))
+	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="charged",policy="x"} 1`))
+	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="repeated",policy="x"} 1`))
 	g.Expect(text).To(ContainSubstring(`weir_debt_units_total{namespace="a",policy="x"} 33`), "of 60 + 1 + 9 + 60 the quota lacks 30, of the 11 in place of 9 it lacks 2, and of the charge 1")
 	f.Use(index.NewSnapshot(2, nil))
 	g.Expect(exposition(g, f.registry)).NotTo(ContainSubstring(`namespace="a"`))

@@ -207,7 +207,7 @@ func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*
 		return k, nil
 	}
 	if name.Parts == nil && len(p.plan.Key) > 0 {
-		return nil, &limiter.FieldError{Field: "key", Problem: "must be given: the policy has a key"}
+		return nil, &limiter.FieldError{Field: "key", Problem: "is required: the policy has a key"}
 	}
 	k.key, k.parts = store.EncodeKey(name.Parts...), name.Parts
 	k.groups = p.groupsOf(k.parts, v.groups)

@@ -65,8 +65,8 @@ func TestReservesOfCanceledCallersAreWithdrawn(t *testing.T) {
 			g.Expect(testutil.GatherAndCompare(f.registry, strings.NewReader(`
 # HELP weir_reservations_total Outcomes of reservations, counted once per policy and key.
 # TYPE weir_reservations_total counter
-weir_reservations_total{namespace="a",outcome="Cancelled",policy="x"} 1
-weir_reservations_total{namespace="a",outcome="Reserved",policy="x"} 1
+weir_reservations_total{namespace="a",outcome="cancelled",policy="x"} 1
+weir_reservations_total{namespace="a",outcome="reserved",policy="x"} 1
 `), "weir_reservations_total")).To(Succeed())
 		})
 	}

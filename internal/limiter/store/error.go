@@ -14,7 +14,7 @@ const (
 	CauseDeadline    Cause = "deadline" // the caller's deadline passed before the one of Redis
 	CauseConnection  Cause = "connection"
 	CauseLoading     Cause = "loading"
-	CauseReadOnly    Cause = "readonly"
+	CauseReadOnly    Cause = "read_only"
 	CauseMoved       Cause = "moved"   // the slot of the keys moves to another node
 	CauseCluster     Cause = "cluster" // CLUSTERDOWN: no node serves the slot
 	CauseMemory      Cause = "memory"

@@ -96,7 +96,7 @@ func restartStore(ctx context.Context, r *run) error {
 
 // hungStore stops the store for two seconds.
 func hungStore(ctx context.Context, r *run) error {
-	return underLoad(ctx, r, system.Options{}, func() error {
+	return underLoad(ctx, r, system.Options{AsShipped: true}, func() error {
 		store, err := r.cluster.Store()
 		if err != nil {
 			return err

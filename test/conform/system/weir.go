@@ -31,7 +31,7 @@ func (w *weir) Description() Description {
 	d := Description{
 		Version: weirVersion(w.program),
 		Settings: []string{
-			"algorithm: " + w.algorithm, "failureMode: Closed", "--store-timeout 1s",
+			"algorithm: " + w.algorithm, "failureMode: Closed", "--store-timeout 1s, but as shipped where the store hangs",
 			"with 1,000,000 keys: --new-keys-per-minute 0 --new-keys-per-window 0",
 		},
 		Windows: history.Rolling,
@@ -68,9 +68,12 @@ func (w *weir) Start(ctx context.Context, env *Environment, o Options) (Cluster,
 			return nil, err
 		}
 		p := &Process{program: w.program, env: offset, ready: dials(address), args: []string{
-			"standalone", "--policies", folder, "--redis-url", store.url(), "--store-timeout", "1s",
+			"standalone", "--policies", folder, "--redis-url", store.url(),
 			"--grpc-address", address, "--http-address", "", "--operator-address", "", "--metrics-address", "",
 		}}
+		if !o.AsShipped {
+			p.args = append(p.args, "--store-timeout", "1s")
+		}
 		if o.Keys > 0 {
 			p.args = append(p.args, "--new-keys-per-minute", "0", "--new-keys-per-window", "0")
 		}

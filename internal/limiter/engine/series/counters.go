@@ -60,12 +60,12 @@ var counters = [...]struct {
 	},
 	CachedTotal: {
 		name: "weir_cached_denials_total",
-		help: "Denials from memory, without Redis: it had denied the same before and returned how long.",
+		help: "Denials from memory, while the wait that Redis returned lasts.",
 	},
-	NewKeysTotal: {name: "weir_new_keys_total", help: "Keys without state that a decision began."},
+	NewKeysTotal: {name: "weir_new_keys_total", help: "Keys without state that a decision created."},
 	OverflowTotal: {
 		name: "weir_overflow_decisions_total",
-		help: "Decisions about unknown keys by the budget that they share during a flood of new keys, or without room in memory.",
+		help: "Decisions by the overflow budget, which new keys share during a flood or when memory is full.",
 	},
 	NearTotal: {
 		name:   "weir_near_limit_total",
@@ -90,11 +90,11 @@ var counters = [...]struct {
 	DebtTotal: {name: "weir_debt_units_total", help: "Units above the quota that commits and charges have spent."},
 	DebtCutTotal: {
 		name: "weir_debt_cut_units_total",
-		help: "Units above the quota that were dropped, because working them off would take longer than 720h.",
+		help: "Units above the quota that were dropped because working them off would take over 720h.",
 	},
 	UnheldTotal: {
 		name: "weir_unheld_checks_total",
-		help: "Checks that a limit with Concurrency judged without holding anything, because they reserved nothing.",
+		help: "Checks that a limit with Concurrency judged without a reservation.",
 	},
 }
 

@@ -37,7 +37,7 @@ func newMetrics() *metrics {
 		}, byNode),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_store_errors_total",
-			Help: "Round trips to a Redis node with an error, by the first one.",
+			Help: "Round trips to a Redis node that failed, by their first error.",
 		}, []string{"node", "cause"}),
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_store_queue_rejections_total",
@@ -45,7 +45,7 @@ func newMetrics() *metrics {
 		}, byNode),
 		openings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_store_breaker_openings_total",
-			Help: "How often the circuit breaker of a Redis node opened.",
+			Help: "Number of times the circuit breaker of a Redis node opened.",
 		}, byNode),
 		queue: prometheus.NewDesc("weir_store_queue_length", "Checks that wait for a Redis node.", byNode, nil),
 		open:  prometheus.NewDesc("weir_store_breaker_open", "1 while no checks are sent to the Redis node, else 0.", byNode, nil),

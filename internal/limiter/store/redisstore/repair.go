@@ -28,7 +28,7 @@ func newRepairs(logger *slog.Logger) *repairs {
 	return &repairs{
 		total: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_repaired_counters_total",
-			Help: "Keys of counters in Redis that had a value or type of another form, and were overwritten.",
+			Help: "Keys of counters in Redis that held a foreign value or type and were overwritten.",
 		}),
 		logger: logger, everySecond: rate.Sometimes{Interval: time.Second},
 	}

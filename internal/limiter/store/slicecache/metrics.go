@@ -11,13 +11,13 @@ import (
 
 // Values of the labels outcome.
 const (
-	outcomeTaken  = "Taken"
-	outcomeNone   = "None" // too little was free
-	outcomeFailed = "Failed"
+	outcomeTaken  = "taken"
+	outcomeNone   = "none" // too little was free
+	outcomeFailed = "failed"
 
-	outcomeSpent    = "Spent"
-	outcomeReturned = "Returned"
-	outcomeLost     = "Lost" // the hold had ended, and was spent as a whole, or an operator had deleted it
+	outcomeSpent    = "spent"
+	outcomeReturned = "returned"
+	outcomeLost     = "lost" // the hold had ended, and was spent as a whole, or an operator had deleted it
 )
 
 type metrics struct {

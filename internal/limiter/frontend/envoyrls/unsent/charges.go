@@ -39,9 +39,9 @@ const (
 
 // Values of the label outcome.
 const (
-	outcomeKept    = "Kept"
-	outcomeSent    = "Sent"
-	outcomeDropped = "Dropped"
+	outcomeKept    = "kept"
+	outcomeSent    = "sent"
+	outcomeDropped = "dropped"
 )
 
 // Committer makes charges. The engine implements it.

@@ -92,7 +92,7 @@ func bubble(t *testing.T, test func(t *testing.T, r *redis, c *unsent.Charges, c
 			for _, m := range families[0].GetMetric() {
 				counts[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
 			}
-			return fmt.Sprintf("kept %v, sent %v, dropped %v", counts["Kept"], counts["Sent"], counts["Dropped"])
+			return fmt.Sprintf("kept %v, sent %v, dropped %v", counts["kept"], counts["sent"], counts["dropped"])
 		})
 		stop()
 		NewWithT(t).Expect(<-ended).To(Succeed())
@@ -206,9 +206,9 @@ func TestRestIsSentOnce(t *testing.T) {
 		g.Expect(r.ids()).To(Equal([]string{"c-1"}))
 		g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`# HELP weir_kept_charges_total Charges and commits of Envoy that Redis did not answer, by outcome.
 # TYPE weir_kept_charges_total counter
-weir_kept_charges_total{outcome="Dropped"} 1
-weir_kept_charges_total{outcome="Kept"} 2
-weir_kept_charges_total{outcome="Sent"} 1
+weir_kept_charges_total{outcome="dropped"} 1
+weir_kept_charges_total{outcome="kept"} 2
+weir_kept_charges_total{outcome="sent"} 1
 `))).To(Succeed())
 		c.SendRest(t.Context())
 		g.Expect(r.ids()).To(HaveLen(1))
