@@ -106,7 +106,7 @@ func newHTTPClient() *http.Client {
 //   - if ctx ends first: a client that disconnects may have ended it;
 //   - if Weir rejects the check as invalid or too large (400, 413): clients choose paths and headers.
 func (c *Client) Check(ctx context.Context, check Check) (Decision, error) {
-	return c.decide(ctx, func(ctx context.Context) (Decision, error) {
+	return c.askForDecision(ctx, func(ctx context.Context) (Decision, error) {
 		r, err := c.post(ctx, "/v1/check", check)
 		if err != nil {
 			return Decision{}, err
@@ -115,8 +115,8 @@ func (c *Client) Check(ctx context.Context, check Check) (Decision, error) {
 	})
 }
 
-// decide returns the decision of ask, or the decision of the FailMode.
-func (c *Client) decide(ctx context.Context, ask func(context.Context) (Decision, error)) (Decision, error) {
+// askForDecision returns the decision of ask, or the decision of the FailMode.
+func (c *Client) askForDecision(ctx context.Context, ask func(context.Context) (Decision, error)) (Decision, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	decision, err := ask(bounded)

@@ -58,7 +58,7 @@ type Reservation struct {
 func (c *Client) Reserve(ctx context.Context, reserve Reserve) (*Reservation, error) {
 	r := &Reservation{client: c}
 	var err error
-	r.Decision, err = c.decide(ctx, func(ctx context.Context) (Decision, error) {
+	r.Decision, err = c.askForDecision(ctx, func(ctx context.Context) (Decision, error) {
 		answer, err := c.post(ctx, "/v1/reserve", reserve)
 		if err != nil {
 			return Decision{}, err

@@ -58,13 +58,13 @@ func (s *instance) options(token string) (options endpoint.Options, tokenFile st
 	s.t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
 	tokenFile = filepath.Join(dir, "token")
 	NewWithT(s.t).Expect(os.WriteFile(tokenFile, []byte(token), 0o600)).To(Succeed())
-	door, operator := testenv.FreeAddr(s.t), testenv.FreeAddr(s.t)
-	s.url, s.flags = "http://"+door, []string{"--address", "http://" + operator, "--token-file", tokenFile, "-n", "shop"}
+	frontend, operator := testenv.FreeAddr(s.t), testenv.FreeAddr(s.t)
+	s.url, s.flags = "http://"+frontend, []string{"--address", "http://" + operator, "--token-file", tokenFile, "-n", "shop"}
 	return endpoint.Options{
-		RedisPrefix: "weir:", StoreTimeout: storeTimeout, HTTPAddress: door, OperatorAddress: operator,
+		RedisPrefix: "weir:", StoreTimeout: storeTimeout, HTTPAddress: frontend, OperatorAddress: operator,
 		Observe: true, LocalKeys: 1000, ReplicaName: "me",
-		Door:   limiter.DoorOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
-		Logger: slog.New(slog.NewJSONHandler(&s.log, nil)), Registry: prometheus.NewRegistry(),
+		Frontend: limiter.FrontendOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		Logger:   slog.New(slog.NewJSONHandler(&s.log, nil)), Registry: prometheus.NewRegistry(),
 	}, tokenFile
 }
 

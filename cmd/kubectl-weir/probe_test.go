@@ -39,7 +39,7 @@ $`))
 	g.Expect(json.Unmarshal([]byte(s.succeed("probe", routed, "-A", "-o", "json")), &result)).To(Succeed())
 	g.Expect(result.Wired).To(BeTrue())
 	g.Expect(result.Status).To(Equal(http.StatusForbidden))
-	g.Expect(result.Report.Door).To(Equal("forward-auth"))
+	g.Expect(result.Report.Frontend).To(Equal("forward-auth"))
 
 	_, complaint = s.fail("probe", s.url+"/v1/authorize?deny=1")
 	g.Expect(complaint).To(HavePrefix("error: wired, but Weir cannot decide these requests: deny: "))

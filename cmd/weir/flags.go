@@ -87,11 +87,11 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 		[]string{
 			"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7",
 		}, "networks of proxies whose forwarding headers are trusted")
-	flags.StringVar(&f.options.Door.PrincipalHeader, "principal-header", "",
+	flags.StringVar(&f.options.Frontend.PrincipalHeader, "principal-header", "",
 		"header in which trusted proxies pass the authenticated user (default: none)")
-	flags.BoolVar(&f.options.Door.TrustRouteExtensions, "trust-route-extensions", false,
+	flags.BoolVar(&f.options.Frontend.TrustRouteExtensions, "trust-route-extensions", false,
 		"let the context extension weir.route of ext_authz name the route; every configuration of a proxy that reaches Weir can then name any route")
-	flags.BoolVar(&f.options.Door.LegacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
+	flags.BoolVar(&f.options.Frontend.LegacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
 	flags.StringVar((*string)(&f.options.MetricsDetail), "metrics-detail", string(series.DetailPolicy),
 		"detail of the metrics of decisions: Policy (labels policy and limit) or Namespace (both are empty)")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
@@ -144,8 +144,8 @@ func (f *decisionFlags) validate() error {
 	if _, err := f.trustedNetworks(); err != nil {
 		errs = append(errs, err)
 	}
-	if strings.ContainsFunc(f.options.Door.PrincipalHeader, isInvalidHeaderChar) {
-		errs = append(errs, fmt.Errorf("--principal-header %q: must be a header name", f.options.Door.PrincipalHeader))
+	if strings.ContainsFunc(f.options.Frontend.PrincipalHeader, isInvalidHeaderChar) {
+		errs = append(errs, fmt.Errorf("--principal-header %q: must be a header name", f.options.Frontend.PrincipalHeader))
 	}
 	if d := f.options.MetricsDetail; d != series.DetailPolicy && d != series.DetailNamespace {
 		errs = append(errs, fmt.Errorf("--metrics-detail %q: must be Policy or Namespace", d))
@@ -225,7 +225,7 @@ func (f *decisionFlags) complete(ctx context.Context) (stop func(), err error) {
 		return nil, err
 	}
 	tuneMemory(o.Logger)
-	if o.Door.TrustedProxies, err = f.trustedNetworks(); err != nil {
+	if o.Frontend.TrustedProxies, err = f.trustedNetworks(); err != nil {
 		return nil, err
 	}
 	if o.TLS, err = f.tls.load(o.Logger); err != nil {

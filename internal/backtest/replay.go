@@ -84,7 +84,7 @@ func (r *replay) run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer lines.close()
-	sorted := &order{most: maxHeld, emit: func(e *entry) error { return r.decide(ctx, e) }}
+	sorted := &order{most: maxHeld, emit: func(e *entry) error { return r.decideEntry(ctx, e) }}
 	var e entry
 	for n := int64(1); ; n++ {
 		err := lines.next(&e)
@@ -115,8 +115,8 @@ func (r *replay) run(ctx context.Context, o Options) (*Report, error) {
 	return r.report(lines, sorted), nil
 }
 
-// decide decides one request at its time.
-func (r *replay) decide(ctx context.Context, e *entry) error {
+// decideEntry decides one request at its time.
+func (r *replay) decideEntry(ctx context.Context, e *entry) error {
 	r.now = time.UnixMicro(e.micros)
 	r.recorder.begin()
 	decision, err := r.engine.Decide(ctx, &limiter.Check{Attributes: e.attributes, Cost: 1})

@@ -68,9 +68,9 @@ func isReady(conditions []metav1.Condition, generation int64) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == generation
 }
 
-// judge compares the targets with the objects, and reports whether the resolution has changed. wasReady is as in resolution. While
+// judgeTargets compares the targets with the objects, and reports whether the resolution has changed. wasReady is as in resolution. While
 // objects of a kind are not read, only pendingSince changes.
-func (r *resolution) judge(targets []plan.Target, objects *gatewayapi.Snapshot, wasReady bool, now time.Time) (changed bool) {
+func (r *resolution) judgeTargets(targets []plan.Target, objects *gatewayapi.Snapshot, wasReady bool, now time.Time) (changed bool) {
 	was := *r
 	missing, isKnown := objects.Missing(targets)
 	switch {
@@ -127,7 +127,7 @@ func (q *statusQueue) endTargetDelays() {
 	}
 	for name, s := range q.records {
 		if s.resolution.isOverdue(q.now()) {
-			q.judge(name, s)
+			q.judgeTraffic(name, s)
 		}
 	}
 }

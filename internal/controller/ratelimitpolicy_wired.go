@@ -90,8 +90,8 @@ func (w *wiring) follow(policy *v1alpha1.RateLimitPolicy, selectors string) wiri
 	return next
 }
 
-// judge sets the outcome, and reports whether it has changed.
-func (w *wiring) judge(e evidence) (changed bool) {
+// judgeEvidence sets the outcome, and reports whether it has changed.
+func (w *wiring) judgeEvidence(e evidence) (changed bool) {
 	if !w.selects {
 		changed = w.outcome != (wiredOutcome{})
 		w.outcome = wiredOutcome{}

@@ -259,7 +259,7 @@ func TestSightingsOfMissedTimesAreRead(t *testing.T) {
 
 // judged is a wiring with traffic, as a term judges it.
 func judged(w wiring, e evidence) (wiring, string) {
-	w.judge(e)
+	w.judgeEvidence(e)
 	return w, w.outcome.reason
 }
 

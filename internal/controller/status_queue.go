@@ -165,7 +165,7 @@ func (q *statusQueue) observe(t term, object client.Object, was earlierStatus, i
 	}
 	s.isEdited = s.isEdited || isEdited
 	s.setRollout(q.publisher.Rollout(s.id), q.now())
-	q.judge(name, s)
+	q.judgeTraffic(name, s)
 	q.schedule(name, s)
 }
 

@@ -150,7 +150,7 @@ func (q *statusQueue) addTraffic(list []plan.Sighting, err error) {
 	}
 	for name, s := range q.records {
 		if !s.wiring.seen {
-			q.judge(name, s)
+			q.judgeTraffic(name, s)
 		}
 	}
 }
@@ -164,14 +164,14 @@ func (q *statusQueue) judgeTargets() {
 	}
 	for name, s := range q.records {
 		if len(s.wiring.targets) > 0 {
-			q.judge(name, s)
+			q.judgeTraffic(name, s)
 		}
 	}
 }
 
-// judge judges the traffic and the targets of the policy, and queues its status if the outcome changes. The caller holds the
+// judgeTraffic judges the traffic and the targets of the policy, and queues its status if the outcome changes. The caller holds the
 // lock.
-func (q *statusQueue) judge(name types.NamespacedName, s *statusRecord) {
+func (q *statusQueue) judgeTraffic(name types.NamespacedName, s *statusRecord) {
 	e := evidence{
 		known:      q.sightings.known,
 		last:       q.sightings.last[sightedPolicy{id: s.id, selectors: s.wiring.selectors}],
@@ -183,9 +183,9 @@ func (q *statusQueue) judge(name types.NamespacedName, s *statusRecord) {
 		q.gateways.Want()
 		objects := q.gateways.Snapshot()
 		e.finding = objects.Judge(s.wiring.targets)
-		changed = s.resolution.judge(s.wiring.targets, objects, s.isReportedReady, q.now())
+		changed = s.resolution.judgeTargets(s.wiring.targets, objects, s.isReportedReady, q.now())
 	}
-	if s.wiring.judge(e) || changed {
+	if s.wiring.judgeEvidence(e) || changed {
 		q.schedule(name, s)
 	}
 }

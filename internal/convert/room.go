@@ -50,7 +50,7 @@ func (c *collector) loseCrowded() {
 	lost := map[*converted]bool{}
 	for _, p := range plans {
 		for _, a := range c.requestsOf(p, plans) {
-			r := newRoom(p.Namespace)
+			r := newCapacity(p.Namespace)
 			for _, d := range demandsOf(snapshot.Match(a), byPlan, p.Namespace, lost) {
 				if problem := r.take(d); problem != "" {
 					lost[d.of] = true
@@ -175,19 +175,19 @@ func priceOf[T expression.Result](text string) time.Duration {
 	return compiled.Price()
 }
 
-// room is what one Namespace has left in a decision.
-type room struct {
+// capacity is what one Namespace has left in a decision.
+type capacity struct {
 	namespace        string
 	policies, limits int
 	price            time.Duration
 }
 
-func newRoom(namespace string) *room {
-	return &room{namespace: namespace, policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, price: expression.MaxPrice}
+func newCapacity(namespace string) *capacity {
+	return &capacity{namespace: namespace, policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, price: expression.MaxPrice}
 }
 
 // take takes what the policy needs, or returns why it has no room.
-func (r *room) take(d demand) string {
+func (r *capacity) take(d demand) string {
 	if d.price > r.price {
 		return fmt.Sprintf("its expressions (%s) have no room: the expressions of all policies of Namespace %s may take %s for one request; convert parts of the source to several Namespaces",
 			expression.FormatPrice(d.price), r.namespace, expression.FormatPrice(expression.MaxPrice))

@@ -204,14 +204,14 @@ func (c *converter) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	if err := c.judge(&got, strings.Join(args, ", ")); err != nil {
+	if err := c.judgeResult(&got, strings.Join(args, ", ")); err != nil {
 		return err
 	}
 	return got.write(cmd.OutOrStdout())
 }
 
-// judge returns an error if the result of the named files is not to be written.
-func (c *converter) judge(got *result, names string) error {
+// judgeResult returns an error if the result of the named files is not to be written.
+func (c *converter) judgeResult(got *result, names string) error {
 	lost := countLosses(got.notes)
 	switch {
 	case lost > 0 && !c.allowPartial:

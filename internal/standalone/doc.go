@@ -8,7 +8,7 @@
 //
 // Read the files in this order:
 //
-//	standalone.go  Endpoint: New, Run and the Redis client
+//	standalone.go  Server: New, Run and the Redis client
 //	policies.go    policyFiles: the plans compiled from all files
 //	exceptions.go  the exceptions, judged by the policies of all files
 //	watch.go       reloading the files when they change

@@ -77,7 +77,7 @@ func TestStateOfKeysInMemory(t *testing.T) {
 }
 
 // newInMemory returns an endpoint without Redis that does not listen.
-func newInMemory(t *testing.T, localKeys int, policy string) *Endpoint {
+func newInMemory(t *testing.T, localKeys int, policy string) *Server {
 	t.Helper()
 	dir := t.TempDir()
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(policy), 0o600)).To(Succeed())

@@ -32,9 +32,9 @@ type Options struct {
 	Replicas int
 }
 
-// Endpoint is a standalone decision endpoint.
-type Endpoint struct {
-	*endpoint.Endpoint
+// Server is a standalone decision endpoint.
+type Server struct {
+	*endpoint.Server
 	options  Options
 	files    *policyFiles
 	monitor  *redisclient.Monitor // nil without Redis
@@ -46,8 +46,8 @@ type Endpoint struct {
 // New loads the policies and prepares an endpoint. An invalid policy file is an error
 // here: there are no last good plans yet, and starting without its limits would lift
 // them silently.
-func New(ctx context.Context, o Options) (*Endpoint, error) {
-	e := &Endpoint{
+func New(ctx context.Context, o Options) (*Server, error) {
+	e := &Server{
 		options: o,
 		files:   newPolicyFiles(o.Policies),
 		badFiles: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -63,13 +63,13 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 	if err := e.connect(); err != nil {
 		return nil, err
 	}
-	e.Endpoint = endpoint.New(e.options.Options) //nolint:contextcheck // exchanges of slices outlive checks
+	e.Server = endpoint.New(e.options.Options) //nolint:contextcheck // exchanges of slices outlive checks
 	e.Use(snapshot)
 	return e, nil
 }
 
 // firstLoad loads the policies. No policy at all is an error: it is probably the wrong folder.
-func (e *Endpoint) firstLoad(ctx context.Context) (*index.Snapshot, error) {
+func (e *Server) firstLoad(ctx context.Context) (*index.Snapshot, error) {
 	snapshot, errs := e.files.load(ctx)
 	all := make([]error, len(errs))
 	for i, err := range errs {
@@ -86,7 +86,7 @@ func (e *Endpoint) firstLoad(ctx context.Context) (*index.Snapshot, error) {
 }
 
 // connect creates the client of the given Redis, if any.
-func (e *Endpoint) connect() error {
+func (e *Server) connect() error {
 	e.options.LiveReplicas = func() int { return e.options.Replicas }
 	if e.options.RedisURL == "" {
 		e.options.Logger.Info("Counting in memory; counters are lost when this process ends")
@@ -106,14 +106,14 @@ func (e *Endpoint) connect() error {
 }
 
 // Close releases what New acquired.
-func (e *Endpoint) Close() {
+func (e *Server) Close() {
 	if e.options.Redis != nil {
 		_ = e.options.Redis.Close()
 	}
 }
 
 // Run binds the ports and serves until ctx ends, then drains and closes.
-func (e *Endpoint) Run(ctx context.Context) error {
+func (e *Server) Run(ctx context.Context) error {
 	defer e.Close()
 	if err := e.Bind(ctx); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	e.options.Logger.Info("Starting", "policies", len(e.Snapshot().Plans()),
 		"http", e.HTTP.Addr(), "grpc", e.GRPC.Addr(), "operator", e.Operator.Addr(), "metrics", e.Metrics.Addr())
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return e.Endpoint.Run(ctx) })
+	group.Go(func() error { return e.Server.Run(ctx) })
 	group.Go(func() error { return e.watch(ctx) })
 	if e.monitor != nil {
 		group.Go(func() error { return e.monitor.Start(ctx) })

@@ -36,7 +36,7 @@ spec:
 
 // running is a running endpoint with the folder of its policies.
 type running struct {
-	*Endpoint
+	*Server
 	dir string
 	log *testenv.Log
 }
@@ -55,7 +55,7 @@ func startWithClock(t *testing.T, redisURL string, files map[string]string, now 
 		r.write(t, name, text)
 	}
 	var err error
-	r.Endpoint, err = New(t.Context(), Options{
+	r.Server, err = New(t.Context(), Options{
 		Policies: []string{r.dir}, RedisURL: redisURL,
 		Options: endpoint.Options{
 			Observe: true, ReplicaName: filepath.Base(r.dir), Authorizer: anyone{},

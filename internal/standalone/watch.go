@@ -27,7 +27,7 @@ const (
 )
 
 // watch reloads the files when they change, until ctx ends.
-func (e *Endpoint) watch(ctx context.Context) error {
+func (e *Server) watch(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func isWrite(event fsnotify.Event) bool {
 
 // watchFolders watches the folders that the last load has found. The watcher ignores those that it watches, and forgets those that
 // are removed.
-func (e *Endpoint) watchFolders(watcher *fsnotify.Watcher) error {
+func (e *Server) watchFolders(watcher *fsnotify.Watcher) error {
 	for _, folder := range e.files.folders {
 		if err := watcher.Add(folder); err != nil {
 			return fmt.Errorf("watch %s: %w", folder, err)
@@ -83,7 +83,7 @@ func (e *Endpoint) watchFolders(watcher *fsnotify.Watcher) error {
 }
 
 // reload loads the files, uses the plans if they changed, and logs each problem once.
-func (e *Endpoint) reload(ctx context.Context) {
+func (e *Server) reload(ctx context.Context) {
 	snapshot, errs := e.files.load(ctx)
 	bad := map[string]string{}
 	for _, err := range errs {

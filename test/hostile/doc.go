@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hostile attacks a real weir process on a real Redis, and measures what others see. Its tenants
-// have the worst policies that Weir accepts, its clients send the worst requests to every door. `make
+// have the worst policies that Weir accepts, its clients send the worst requests to every frontend. `make
 // hostile` runs it.
 //
 // For each attack, the others call an unrelated policy at a fixed rate: in rounds beside the attack, and in

@@ -27,7 +27,7 @@ const (
 	expressionErrors  = "weir_expression_errors_total"
 )
 
-// attacks are the worst requests of every door for the worst policies, and the worst peers.
+// attacks are the worst requests of every frontend for the worst policies, and the worst peers.
 func attacks() []*attack {
 	chain := []string{`cause="chain"`}
 	return []*attack{

@@ -38,12 +38,12 @@ var (
 	errDenied   = errors.New("denied")
 )
 
-// clients calls all doors for one host.
+// clients calls all frontends for one host.
 type clients struct {
-	http  *http.Client
-	base  string // of URLs
-	grpc  *grpc.ClientConn
-	doors []func(ctx context.Context, host, user string) error
+	http      *http.Client
+	base      string // of URLs
+	grpc      *grpc.ClientConn
+	frontends []func(ctx context.Context, host, user string) error
 }
 
 // newClients returns clients of the addresses. Their connections come from 127.0.0.1.
@@ -53,7 +53,7 @@ func newClients(httpAddress, grpcAddress string) (*clients, error) {
 		http: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 8, MaxIdleConnsPerHost: 8, DisableCompression: true}},
 		base: "http://" + httpAddress, grpc: conn,
 	}
-	c.doors = []func(context.Context, string, string) error{c.check, c.rateLimit, c.authorize, c.extAuthz}
+	c.frontends = []func(context.Context, string, string) error{c.check, c.rateLimit, c.authorize, c.extAuthz}
 	return c, err
 }
 
@@ -158,7 +158,7 @@ type sample struct {
 // p99 is the latency that 99% of the calls did not exceed.
 func (s *sample) p99() time.Duration { return s.latencies[len(s.latencies)*99/100] }
 
-// run calls all doors in turn at othersRate until stop is closed, with a number of calls together. It is an open loop: a call
+// run calls all frontends in turn at othersRate until stop is closed, with a number of calls together. It is an open loop: a call
 // waits for no other one. Its latency counts from when it is sent; a timer that fires late delays all loads alike.
 func (c *clients) run(tb testing.TB, stop <-chan struct{}, together int) *sample {
 	tb.Helper()
@@ -200,7 +200,7 @@ func (c *clients) call(tb testing.TB, n int) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(tb.Context(), othersTimeout) // busy: compared with a round without attack
 	defer cancel()
 	start := time.Now()
-	err := c.doors[n%len(c.doors)](ctx, platformHost, fmt.Sprint("user-", n%50))
+	err := c.frontends[n%len(c.frontends)](ctx, platformHost, fmt.Sprint("user-", n%50))
 	return time.Since(start), err
 }
 

@@ -95,11 +95,11 @@ func charge(n int) map[string]any {
 	return map[string]any{"attributes": small(reserveHost)(n), "cost": 1, "id": fmt.Sprint("charge-", n)}
 }
 
-// ordinary sends small requests of a tenant with an ordinary policy, to all doors.
+// ordinary sends small requests of a tenant with an ordinary policy, to all frontends.
 var ordinary = paced(func(ctx context.Context, a *attacker, n int) (string, error) {
 	c := clients{http: a.http, base: "http://" + a.HTTP, grpc: a.calls[n%len(a.calls)]}
-	doors := []func(context.Context, string, string) error{c.check, c.rateLimit, c.authorize, c.extAuthz}
-	return "decided", doors[n/len(a.calls)%len(doors)](ctx, ordinaryHost, fmt.Sprint("user-", n%50))
+	frontends := []func(context.Context, string, string) error{c.check, c.rateLimit, c.authorize, c.extAuthz}
+	return "decided", frontends[n/len(a.calls)%len(frontends)](ctx, ordinaryHost, fmt.Sprint("user-", n%50))
 })
 
 func small(host string) func(n int) attributes {

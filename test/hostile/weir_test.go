@@ -27,7 +27,7 @@ const (
 	goMemoryLimit = memoryLimit * 9 / 10
 )
 
-// weir is a weir process with all doors, and its Redis.
+// weir is a weir process with all frontends, and its Redis.
 type weir struct {
 	tb      testing.TB
 	HTTP    string // address

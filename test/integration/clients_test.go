@@ -20,7 +20,7 @@ import (
 func TestProxiesByTheirDocumentation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		page    string
-		address string // the URL of the front door on the page
+		address string // the URL of the frontend on the page
 		headers []string
 		denied  int
 	}{

@@ -49,8 +49,8 @@ func head(t *testing.T, w *world, code string) answer {
 // Each proxy, configured as printed, passes a probe to Weir and its answer to the client.
 func TestProbesThroughProxies(t *testing.T) {
 	for name, tc := range map[string]struct {
-		start func(t *testing.T, w *world)
-		door  string
+		start    func(t *testing.T, w *world)
+		frontend string
 	}{
 		"nginx": {func(t *testing.T, w *world) { t.Helper(); startNginx(t, w, nginxServers(t, w)) }, "forward-auth"},
 		"Caddy": {func(t *testing.T, w *world) {
@@ -83,9 +83,9 @@ spec:
 			}
 			g.Expect(json.Unmarshal([]byte(a.header.Get("Weir-Probe")), &report)).To(Succeed(), "%v", a.header)
 			g.Expect([]string{report.Door, report.Method, report.Host, report.Path, report.RemoteAddress}).
-				To(Equal([]string{tc.door, "HEAD", "shop.example", "/cart", "127.0.0.2"}))
+				To(Equal([]string{tc.frontend, "HEAD", "shop.example", "/cart", "127.0.0.2"}))
 			want := []string{"shop/burst"} // named by the proxy
-			if tc.door == "ext_authz" {
+			if tc.frontend == "ext_authz" {
 				want = []string{"shop/shop-carts"}
 			}
 			g.Expect(report.Policies).To(Equal(want))

@@ -130,7 +130,7 @@ var requestRows = map[string]row{
 		dimensions: attributeDimensions, usesRedis: true,
 		build: func(tb testing.TB, n []int) instance {
 			tb.Helper()
-			service := extauthz.New(extauthz.Options{Engine: serving(tb, redisStore(tb)), Door: limiter.DoorOptions{TrustedProxies: trusted}})
+			service := extauthz.New(extauthz.Options{Engine: serving(tb, redisStore(tb)), Frontend: limiter.FrontendOptions{TrustedProxies: trusted}})
 			headers := headersOf(n)
 			headers[":path"], headers[":authority"], headers[":method"] = pathOf(n), "h.t", "GET"
 			wire, err := proto.Marshal(&authv3.CheckRequest{Attributes: &authv3.AttributeContext{
@@ -258,7 +258,7 @@ func posting(tb testing.TB, store engine.Store, path string, body any) instance 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	handler := httpapi.New(httpapi.Options{Engine: serving(tb, store), Logger: slog.New(slog.DiscardHandler), Door: limiter.DoorOptions{TrustedProxies: trusted}})
+	handler := httpapi.New(httpapi.Options{Engine: serving(tb, store), Logger: slog.New(slog.DiscardHandler), Frontend: limiter.FrontendOptions{TrustedProxies: trusted}})
 	return instance{encoded: len(data), use: func(tb testing.TB) any {
 		tb.Helper()
 		answer := httptest.NewRecorder()

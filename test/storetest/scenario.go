@@ -105,10 +105,10 @@ func verdictOf(call *store.Call, r *store.Reply) string {
 			worst = v
 		}
 	}
-	if worst == store.Tripped && !call.IsDeniable() {
+	if worst == store.BlockStarted && !call.IsDeniable() {
 		return "blocks"
 	}
-	return map[store.Verdict]string{store.Admitted: "allow", store.Denied: "deny", store.Tripped: "deny", store.Blocked: "blocked"}[worst]
+	return map[store.Verdict]string{store.Admitted: "allow", store.Denied: "deny", store.BlockStarted: "deny", store.Blocked: "blocked"}[worst]
 }
 
 var holdOutcomes = map[store.HoldOutcome]string{

@@ -92,7 +92,7 @@ func suppressedBlocksAtTheHardLimitOnly(t *testing.T, subject *Subject) {
 	g.Expect(shed.Limits[0].Suppression).To(BeNumerically("~", 1.0/3, 1e-6))
 	g.Expect(check(lucky).Verdict).To(Equal(store.Admitted), "three were admitted: the hard limit")
 	hard := check(lucky)
-	g.Expect(hard.Verdict).To(Equal(store.Tripped))
+	g.Expect(hard.Verdict).To(Equal(store.BlockStarted))
 	g.Expect(hard.Limits[0].Shed).To(BeFalse())
 	g.Expect(check(lucky).Verdict).To(Equal(store.Blocked))
 }

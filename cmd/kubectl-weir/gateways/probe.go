@@ -215,7 +215,7 @@ func (r *ProbeResult) write(w io.Writer) error {
 		}
 		return connect.Printable(text)
 	}
-	p.Row("Wired:", "yes, by "+orNone(report.Door))
+	p.Row("Wired:", "yes, by "+orNone(report.Frontend))
 	p.Row("Replica:", orNone(report.Replica))
 	p.Row("Targets:", orNone(withMore(report.Targets, report.OtherTargets)))
 	p.Row("Request:", strings.Join([]string{orNone(report.Method), orNone(report.Host), orNone(report.Path)}, " "))

@@ -208,7 +208,7 @@ func TestManyHeadersDoNotChangeTheKey(t *testing.T) {
 	}
 }
 
-// Doors convert header names to lower case, and policies are compiled with lower-case
+// Frontends convert header names to lower case, and policies are compiled with lower-case
 // names, so a policy finds a header in any case.
 func TestHeaderNamesMatchInAnyCase(t *testing.T) {
 	f := newFixture(makePlan("a/x", keyed(apiKey, expression(`request.headers["X-API-Key"]`)), matching(plan.Match{When: `"X-Api-KEY" in request.headers`})))

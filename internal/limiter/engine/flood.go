@@ -33,7 +33,7 @@ func newIDBudget(before *policy, limits flood.Limits) *flood.Budget {
 // is low on memory.
 func (o *operations) protectIDs(memoryLow bool, now time.Time) {
 	for _, op := range o.all() {
-		op.entry.Forgets = memoryLow || op.ids.Spent(now)
+		op.entry.Forgets = memoryLow || op.ids.Exhausted(now)
 	}
 }
 
@@ -76,7 +76,7 @@ func (pt *chargedPolicy) lifeOf(r *store.EntryReply) time.Duration {
 // are known.
 func (o *operations) protect(memoryLow bool, now time.Time) {
 	for _, op := range o.all() {
-		op.entry.OnlyKnown = !op.known && op.exception == nil && (memoryLow || op.newKeys.Spent(now))
+		op.entry.OnlyKnown = !op.known && op.exception == nil && (memoryLow || op.newKeys.Exhausted(now))
 	}
 }
 

@@ -72,7 +72,7 @@ func (m *metrics) countCommits(o *operations) {
 func (m *metrics) countCommit(pm *series.Series, op operation) {
 	cost, r := op.entry.Cost, op.reply
 	countSettled(pm, op, r)
-	if r.Verdict == store.Tripped {
+	if r.Verdict == store.BlockStarted {
 		pm.Add(series.BlocksTotal, r.BlockedBy)
 	}
 	switch {

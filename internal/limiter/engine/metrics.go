@@ -167,7 +167,7 @@ func (l *verdictLabels) countReply(pt *chargedPolicy, r *store.EntryReply) {
 		_, limit = pt.denialReason(r)
 	}
 	l.count(pt.policy, r.Verdict == store.Admitted, limit)
-	if r.Verdict == store.Tripped {
+	if r.Verdict == store.BlockStarted {
 		pt.series.Add(series.BlocksTotal, r.BlockedBy)
 	}
 }

@@ -30,7 +30,7 @@ type Observer interface {
 // observeBlocks passes the blocks that a change, which began at start, has started to the observer.
 func (o *operations) observeBlocks(observer Observer, start time.Time) {
 	for _, op := range o.all() {
-		if op.reply != nil && op.reply.Verdict == store.Tripped {
+		if op.reply != nil && op.reply.Verdict == store.BlockStarted {
 			observer.Block(op.id, op.entry.Key, start.Add(op.reply.BlockLeft))
 		}
 	}
@@ -46,7 +46,7 @@ func (ev *evaluation) observe(o Observer) {
 		key := op.entry.Key
 		o.Deny(op.id, key)
 		// A block of failureMode Local exists in this process only.
-		if op.reply.Verdict == store.Tripped && inStore {
+		if op.reply.Verdict == store.BlockStarted && inStore {
 			o.Block(op.id, key, ev.start.Add(op.reply.BlockLeft))
 		}
 	}

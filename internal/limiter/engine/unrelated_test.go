@@ -177,7 +177,7 @@ type clientInput struct {
 	flags                                            uint8
 }
 
-// check returns the check that a front door makes of the input. Its values are up to 10,000 bytes long, its
+// check returns the check that a frontend makes of the input. Its values are up to 10,000 bytes long, its
 // headers up to 200, its descriptors up to 64.
 func (in *clientInput) check() *limiter.Check {
 	long := func(text string) string { return strings.Repeat(text, 1+int(in.repeat)%10_000/max(1, len(text))) }

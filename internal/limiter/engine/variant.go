@@ -119,7 +119,7 @@ func (v *variant) perReplica(replicas int64) *variant {
 	divided := &variant{
 		override: v.override, exception: v.exception, replaced: v.replaced,
 		limits: slices.Clone(v.limits), quotas: make([]int64, len(v.quotas)),
-		smallestQuota: divide(v.smallestQuota), concurrent: v.concurrent, stored: v.stored.Share(replicas),
+		smallestQuota: divide(v.smallestQuota), concurrent: v.concurrent, stored: v.stored.PerReplica(replicas),
 	}
 	for i := range divided.limits {
 		l := &divided.limits[i]

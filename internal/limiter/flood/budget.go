@@ -113,7 +113,7 @@ func (b *Budget) update() {
 
 // Spent reports whether the policy may begin no further key now. While the budget stays spent, one
 // key may begin in each sixtieth of the longest life, which is when Begin looks again.
-func (b *Budget) Spent(now time.Time) bool {
+func (b *Budget) Exhausted(now time.Time) bool {
 	until := b.spentUntil.Load()
 	return until > 0 && int64(now.Sub(b.start)) < until
 }

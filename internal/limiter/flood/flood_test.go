@@ -20,7 +20,7 @@ var start = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 // returns how many began.
 func flood(b *Budget, from time.Time, perSecond int, length, life time.Duration) (begun int) {
 	for at := from; at.Before(from.Add(length)); at = at.Add(time.Second / time.Duration(perSecond)) {
-		if !b.Spent(at) {
+		if !b.Exhausted(at) {
 			b.Begin(at, life)
 			begun++
 		}
@@ -60,7 +60,7 @@ func TestBudgetPerWindow(t *testing.T) {
 				for len(ends) > 0 && !ends[0].After(at) {
 					ends = ends[1:]
 				}
-				if !b.Spent(at) {
+				if !b.Exhausted(at) {
 					b.Begin(at, life)
 					ends = append(ends, at.Add(life))
 				}
@@ -88,8 +88,8 @@ func TestBudgetOfConcurrentCallers(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	NewWithT(t).Expect(b.Spent(start)).To(BeTrue())
-	NewWithT(t).Expect(b.Spent(start.Add(time.Minute))).To(BeFalse())
+	NewWithT(t).Expect(b.Exhausted(start)).To(BeTrue())
+	NewWithT(t).Expect(b.Exhausted(start.Add(time.Minute))).To(BeFalse())
 }
 
 func TestMemoryIsLowUntilEnoughIsFree(t *testing.T) {
@@ -127,7 +127,7 @@ func TestBudgetKeepsCountsForAShorterLife(t *testing.T) {
 	b := NewBudget(Limits{PerWindow: 100}, 24*time.Hour, start)
 	g.Expect(flood(b, start, 1000, time.Second, 24*time.Hour)).To(Equal(100))
 	b = b.ForLongest(time.Second, start.Add(time.Minute))
-	g.Expect(b.Spent(start.Add(time.Minute))).To(BeTrue())
+	g.Expect(b.Exhausted(start.Add(time.Minute))).To(BeTrue())
 	g.Expect(flood(b, start.Add(time.Minute), 10, 10*time.Hour, time.Second)).To(BeNumerically("<", 100))
 	g.Expect(flood(b, start.Add(25*time.Hour), 10, 5*time.Second, time.Second)).To(Equal(50), "the keys of a day have ended")
 }

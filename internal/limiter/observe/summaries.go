@@ -49,7 +49,7 @@ func (s *summaries) add(policy string, k *keyText, count int64) *counted {
 	current.total += count
 	found := current.find(k)
 	if found == nil {
-		found = current.room()
+		found = current.place()
 		s.replace(found, k)
 	}
 	found.count += count

@@ -58,9 +58,9 @@ func (s *summary) find(k *keyText) *counted {
 	return nil
 }
 
-// room returns the place of a new key: an empty one, or the one with the lowest count, which it keeps
+// place returns the place of a new key: an empty one, or the one with the lowest count, which it keeps
 // as the error of the new key.
-func (s *summary) room() *counted {
+func (s *summary) place() *counted {
 	if len(s.keys) < summarySize {
 		s.keys = append(s.keys, counted{})
 		return &s.keys[len(s.keys)-1]

@@ -19,7 +19,7 @@ type Attributes struct {
 	Path    string
 	// Query is the query of the request without the question mark. Normalize moves the query of Path to it.
 	Query   string
-	Headers map[string]string // by lower-case name; every front door ensures that
+	Headers map[string]string // by lower-case name; every frontend ensures that
 	// RepeatedHeaders are the names of headers that the request has more than once. Headers holds
 	// their values joined with commas.
 	RepeatedHeaders []string

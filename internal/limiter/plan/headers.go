@@ -15,7 +15,7 @@ const (
 	HeaderOriginalURL    = "X-Original-Url" // ingress-nginx
 )
 
-// HeaderProbe has the code of a probe, see package probe of the front doors.
+// HeaderProbe has the code of a probe, see package probe of the frontends.
 const HeaderProbe = "X-Weir-Probe"
 
 // VariableFor returns the variable of expressions with the fact that policies must not read from the

@@ -78,7 +78,7 @@ type Settings struct {
 // Policy is one variant of a policy, prepared for many calls: a set of limits of the
 // policy, with or without the numbers of an override. It is immutable.
 type Policy struct {
-	*family
+	*sharedLimits
 	limits []Limit
 
 	// requested is the index of the limit that a request replaced, or -1, and fallback the
@@ -96,9 +96,9 @@ type Policy struct {
 	memo atomic.Pointer[any]
 }
 
-// family is what the variants of one policy share.
-type family struct {
-	origin      *family // the family that NewVariants made, also in its copies
+// sharedLimits is what the variants of one policy share.
+type sharedLimits struct {
+	origin      *sharedLimits // the sharedLimits that NewVariants made, also in its copies
 	id          string
 	attempts    bool
 	shadow      bool
@@ -126,7 +126,7 @@ func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
 // limits of the policy without an override. Limits with the same name, algorithm, window and
 // bucket share a state, so that one key may use different variants in turn.
 func NewVariants(s Settings, variants ...[]Limit) []*Policy {
-	f := &family{
+	f := &sharedLimits{
 		id: s.ID, attempts: s.Attempts, shadow: s.Shadow, onCommit: s.BlockOnCommit, requestable: s.Requestable, maxOpen: s.MaxOpen, slices: s.Slices,
 	}
 	f.origin = f
@@ -146,7 +146,7 @@ func NewVariants(s Settings, variants ...[]Limit) []*Policy {
 }
 
 // include adds the limit to the bounds and to the names of the states.
-func (f *family) include(l *Limit) {
+func (f *sharedLimits) include(l *Limit) {
 	f.keepSpent = max(f.keepSpent, l.longestUse())
 	if l.Algorithm == Concurrency {
 		return // holds are its state
@@ -161,8 +161,8 @@ func (f *family) include(l *Limit) {
 	}
 }
 
-func (f *family) newPolicy(limits []Limit, bounds map[string]stateBounds) *Policy {
-	p := &Policy{family: f, limits: slices.Clone(limits), requested: -1}
+func (f *sharedLimits) newPolicy(limits []Limit, bounds map[string]stateBounds) *Policy {
+	p := &Policy{sharedLimits: f, limits: slices.Clone(limits), requested: -1}
 	for i := range p.limits {
 		l := &p.limits[i]
 		name := l.StateName(f.id)
@@ -179,7 +179,7 @@ func (f *family) newPolicy(limits []Limit, bounds map[string]stateBounds) *Polic
 }
 
 // NewRequested prepares the variant with a requested limit at limits[place], in place of the limit
-// of p there. The family of p must be requestable.
+// of p there. The sharedLimits of p must be requestable.
 //
 //   - A SlidingLog remembers the largest number that it serves, so that other variants do not
 //     drop hits that this one needs.
@@ -200,7 +200,7 @@ func (p *Policy) NewRequested(limits []Limit, place int) *Policy {
 // NewExcepted prepares the variant with the limits of p, some of which have the numbers of an exception. All variants that
 // are derived from it keep what these limits need.
 func (p *Policy) NewExcepted(limits []Limit) *Policy {
-	kin := *p.family
+	kin := *p.sharedLimits
 	kin.bounds = maps.Clone(p.bounds)
 	for i := range limits {
 		l := &limits[i]

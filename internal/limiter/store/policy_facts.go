@@ -135,13 +135,13 @@ func (p *Policy) Memo(prepare func(*Policy) any) any {
 	return prepared
 }
 
-// Share returns the policy with every quota, threshold and hard quota divided by n and rounded
+// PerReplica returns the policy with every quota, threshold and hard quota divided by n and rounded
 // up. It counts in the states of p, which keep what p needs, so that n may change at any time.
 // A store in this process decides by it while Redis does not answer; the store in Redis must not.
-func (p *Policy) Share(n int64) *Policy {
-	kin := *p.family
+func (p *Policy) PerReplica(n int64) *Policy {
+	kin := *p.sharedLimits
 	share := &Policy{
-		family: &kin, limits: make([]Limit, len(p.limits)), requested: p.requested, states: p.states, observes: p.observes,
+		sharedLimits: &kin, limits: make([]Limit, len(p.limits)), requested: p.requested, states: p.states, observes: p.observes,
 		startsBlocks: p.startsBlocks, keep: p.keep, keepUnits: p.keepUnits, enlarges: p.enlarges,
 	}
 	for i, l := range p.limits {
@@ -152,9 +152,9 @@ func (p *Policy) Share(n int64) *Policy {
 		share.limits[i] = l
 	}
 	if p.fallback != nil {
-		share.fallback = p.fallback.Share(n)
+		share.fallback = p.fallback.PerReplica(n)
 	}
-	kin.overflow = sync.OnceValue(func() *Policy { return p.Overflow().Share(n) })
+	kin.overflow = sync.OnceValue(func() *Policy { return p.Overflow().PerReplica(n) })
 	return share
 }
 

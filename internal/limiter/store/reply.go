@@ -20,13 +20,13 @@ const (
 	Denied
 	// Blocked means that a block was live before the call.
 	Blocked
-	// Tripped means that a limit does not admit the cost and the call started a block.
-	Tripped
+	// BlockStarted means that a limit does not admit the cost and the call started a block.
+	BlockStarted
 )
 
 // String returns the verdict in one word.
 func (v Verdict) String() string {
-	return [...]string{Admitted: "admitted", Denied: "denied", Blocked: "blocked", Tripped: "tripped"}[v]
+	return [...]string{Admitted: "admitted", Denied: "denied", Blocked: "blocked", BlockStarted: "block_started"}[v]
 }
 
 // Reply is the answer to a Call, entry by entry. It is valid until the call is cleared or evaluated
@@ -59,7 +59,7 @@ type EntryReply struct {
 	// RequestIgnored is true if the requested limit of the policy could not have a state: the
 	// answer is the one of the variant without it, see Policy.NewRequested.
 	RequestIgnored bool
-	// BlockLeft is the time until the block ends, if Blocked or Tripped.
+	// BlockLeft is the time until the block ends, if Blocked or BlockStarted.
 	BlockLeft time.Duration
 	// BlockedBy names the limit that started the block.
 	BlockedBy string

@@ -112,7 +112,7 @@ func (in *Intake) Handler(next http.Handler) http.Handler {
 		// Otherwise the end of ReadTimeout would cancel the request while it is judged.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		in.judge(w, r, next)
+		in.judgeReview(w, r, next)
 	})
 }
 

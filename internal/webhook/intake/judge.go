@@ -10,9 +10,9 @@ import (
 	"net/http"
 )
 
-// judge calls next in one of the slots. A slot is held neither while the request is read nor
+// judgeReview calls next in one of the slots. A slot is held neither while the request is read nor
 // while the response is written, so that a slow client holds none.
-func (in *Intake) judge(w http.ResponseWriter, r *http.Request, next http.Handler) {
+func (in *Intake) judgeReview(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	select {
 	case in.slots <- struct{}{}:
 	case <-r.Context().Done():

@@ -31,7 +31,7 @@ const (
 	TypeProblem = "application/problem+json"
 )
 
-// Options select how a door answers.
+// Options select how a frontend answers.
 type Options struct {
 	// DenyStatus is the status of every denial, for a proxy that understands only one;
 	// 0 selects the status by reason.

@@ -59,7 +59,7 @@ func (t team) Authorize(_ context.Context, token string, verb httpapi.Verb, name
 // site is a running endpoint with a console.
 type site struct {
 	t   *testing.T
-	e   *endpoint.Endpoint
+	e   *endpoint.Server
 	log *testenv.Log
 	url string
 }

@@ -41,7 +41,7 @@ func decisionOf(allowed bool) *limiter.Decision {
 }
 
 // BenchmarkShouldRateLimit reads, decides and answers one request with one descriptor of two
-// entries. The decision is ready, so the rest is the cost of the door.
+// entries. The decision is ready, so the rest is the cost of the frontend.
 func BenchmarkShouldRateLimit(b *testing.B) {
 	wire, err := proto.Marshal(request(descriptor("user=alice path=/v1/orders")))
 	NewWithT(b).Expect(err).NotTo(HaveOccurred())

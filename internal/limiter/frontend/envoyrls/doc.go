@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package envoyrls is the door for Envoy's global rate limit filters. It implements
+// Package envoyrls is the frontend for Envoy's global rate limit filters. It implements
 // envoy.service.ratelimit.v3.RateLimitService. A request is a domain and a list of
 // descriptors. All policies that match a descriptor are decided in one atomic step, and the
 // response holds a status for each descriptor.

@@ -39,7 +39,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 		expression := makePlan("expression", nil, fixed("l", 2, time.Minute))
 		expression.Matches = []plan.Match{{When: `descriptor["user"].startsWith("a") || request.domain != ""`}}
 		expression.Key = []plan.KeyPart{{Type: plan.KeyExpression, Expression: `descriptor["user"] + "/" + request.domain`}}
-		d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 2, time.Minute)), makePlan("domain", nil, fixed("l", 9, time.Hour)), expression)
+		d := newFrontend(t, makePlan("user", []string{"user"}, fixed("l", 2, time.Minute)), makePlan("domain", nil, fixed("l", 9, time.Hour)), expression)
 		for range 2 {
 			response, err := d.ShouldRateLimit(t.Context(), r)
 			if err != nil {

@@ -122,17 +122,17 @@ func withAnyBytes(r *ratelimitv3.RateLimitRequest) *ratelimitv3.RateLimitRequest
 	return r
 }
 
-// door is the service with an engine on a model store.
-type door struct {
+// frontend is the service with an engine on a model store.
+type frontend struct {
 	*wired
 	t        *testing.T
 	store    *countingStore
 	registry *prometheus.Registry
 }
 
-func newDoor(t *testing.T, plans ...*plan.Plan) *door {
+func newFrontend(t *testing.T, plans ...*plan.Plan) *frontend {
 	t.Helper()
-	d := &door{t: t, store: &countingStore{now: time.Unix(1_900_000_000, 0)}, registry: prometheus.NewRegistry()}
+	d := &frontend{t: t, store: &countingStore{now: time.Unix(1_900_000_000, 0)}, registry: prometheus.NewRegistry()}
 	e := engine.New(engine.Options{
 		Store: d.store, Registerer: d.registry, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -144,7 +144,7 @@ func newDoor(t *testing.T, plans ...*plan.Plan) *door {
 }
 
 // send sends a valid request.
-func (d *door) send(r *ratelimitv3.RateLimitRequest) *ratelimitv3.RateLimitResponse {
+func (d *frontend) send(r *ratelimitv3.RateLimitRequest) *ratelimitv3.RateLimitResponse {
 	d.t.Helper()
 	response, err := d.ShouldRateLimit(d.t.Context(), r)
 	NewWithT(d.t).Expect(err).NotTo(HaveOccurred())
@@ -152,7 +152,7 @@ func (d *door) send(r *ratelimitv3.RateLimitRequest) *ratelimitv3.RateLimitRespo
 }
 
 // count returns the number of series of a metric.
-func (d *door) count(name string) int {
+func (d *frontend) count(name string) int {
 	n, err := testutil.GatherAndCount(d.registry, name)
 	NewWithT(d.t).Expect(err).NotTo(HaveOccurred())
 	return n

@@ -56,7 +56,7 @@ func TestRequestedLimitReplacesALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			d := newDoor(t, makePlan("user", []string{"user"}, tc.limits...))
+			d := newFrontend(t, makePlan("user", []string{"user"}, tc.limits...))
 			s := d.send(request(descriptor("user=a", tc.requested))).GetStatuses()[0]
 			l := s.GetCurrentLimit()
 			got := fmt.Sprint(l.GetName(), " ", l.GetRequestsPerUnit(), " ", l.GetUnit(), " ", s.GetLimitRemaining())
@@ -66,16 +66,16 @@ func TestRequestedLimitReplacesALimit(t *testing.T) {
 	}
 }
 
-// newRequestableDoor has a policy of two a minute by user and one of 100 a minute for the domain.
-func newRequestableDoor(t *testing.T) *door {
+// newRequestableFrontend has a policy of two a minute by user and one of 100 a minute for the domain.
+func newRequestableFrontend(t *testing.T) *frontend {
 	t.Helper()
-	return newDoor(t, makePlan("user", []string{"user"}, fixed("l", 2, time.Minute)), makePlan("domain", nil, fixed("l", 100, time.Minute)))
+	return newFrontend(t, makePlan("user", []string{"user"}, fixed("l", 2, time.Minute)), makePlan("domain", nil, fixed("l", 100, time.Minute)))
 }
 
 // A requested limit applies to its request only, and uses the counter of the policy.
 func TestRequestedLimitSharesTheCounter(t *testing.T) {
 	g := NewWithT(t)
-	d := newRequestableDoor(t)
+	d := newRequestableFrontend(t)
 	plain, gold := descriptor("user=a"), descriptor("user=a", limit(4, typev3.RateLimitUnit_MINUTE))
 	for _, step := range []struct {
 		d    *commonv3.RateLimitDescriptor
@@ -87,13 +87,13 @@ func TestRequestedLimitSharesTheCounter(t *testing.T) {
 
 func TestRequestedLimitOfZeroDenies(t *testing.T) {
 	g := NewWithT(t)
-	r := newRequestableDoor(t).send(request(descriptor("user=b", limit(0, typev3.RateLimitUnit_MINUTE))))
+	r := newRequestableFrontend(t).send(request(descriptor("user=b", limit(0, typev3.RateLimitUnit_MINUTE))))
 	g.Expect(r.GetOverallCode()).To(Equal(over))
 	g.Expect(r.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit()).To(BeZero())
 	g.Expect(header(r, "Retry-After")).To(BeEmpty(), "waiting does not help")
 }
 
 func TestRequestedLimitKeepsPoliciesOfTheDomain(t *testing.T) {
-	r := newRequestableDoor(t).send(request(descriptor("user=b", limit(0, typev3.RateLimitUnit_MINUTE))))
+	r := newRequestableFrontend(t).send(request(descriptor("user=b", limit(0, typev3.RateLimitUnit_MINUTE))))
 	NewWithT(t).Expect(header(r, "RateLimit-Policy")).To(ContainSubstring(`"shop/domain-l";q=100`))
 }

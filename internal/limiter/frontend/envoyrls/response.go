@@ -56,7 +56,7 @@ func (p *responsePool) Put(b *[]byte) {
 // whatever the reason, because Envoy sends that status for every denial.
 func (s *Service) responseOf(d *limiter.Decision) *response {
 	a := answer.New(d, answer.Options{
-		BodyOnDenialOnly: true, ForClients: true, DenyStatus: http.StatusTooManyRequests, LegacyHeaders: s.options.Door.LegacyHeaders,
+		BodyOnDenialOnly: true, ForClients: true, DenyStatus: http.StatusTooManyRequests, LegacyHeaders: s.options.Frontend.LegacyHeaders,
 	})
 	defer a.Release()
 	wire := pool.Get(responseBytes)

@@ -19,13 +19,13 @@ import (
 type Options struct {
 	// Engine is required.
 	Engine limiter.Decider
-	// Keeper keeps charges that Redis did not answer, to send them again; nil drops them.
-	Keeper Keeper
-	Door   limiter.DoorOptions
+	// RetryQueue keeps charges that Redis did not answer, to send them again; nil drops them.
+	RetryQueue RetryQueue
+	Frontend   limiter.FrontendOptions
 }
 
-// Keeper keeps charges until Redis answers.
-type Keeper interface {
+// RetryQueue keeps charges until Redis answers.
+type RetryQueue interface {
 	// Keep takes charges that were not sent. The caller must not change them afterwards.
 	Keep(charges []limiter.Commit)
 }
@@ -90,8 +90,8 @@ func (s *Service) shouldRateLimit(ctx context.Context, r *request) (*response, e
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	if len(decision.Unsent) > 0 && s.options.Keeper != nil {
-		s.options.Keeper.Keep(decision.Unsent)
+	if len(decision.Unsent) > 0 && s.options.RetryQueue != nil {
+		s.options.RetryQueue.Keep(decision.Unsent)
 	}
 	if decision.Degraded == "" && decision.Unsent == nil { // else a call to the store may still read the check
 		r.release()

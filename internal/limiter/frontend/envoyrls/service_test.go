@@ -21,16 +21,16 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// newUserAndPathDoor has a policy of two limits by user and one of two a day by path.
-func newUserAndPathDoor(t *testing.T) *door {
+// newUserAndPathFrontend has a policy of two limits by user and one of two a day by path.
+func newUserAndPathFrontend(t *testing.T) *frontend {
 	t.Helper()
-	return newDoor(t, makePlan("user", []string{"user"}, fixed("minute", 3, time.Minute), fixed("odd", 100, 90*time.Second)),
+	return newFrontend(t, makePlan("user", []string{"user"}, fixed("minute", 3, time.Minute), fixed("odd", 100, 90*time.Second)),
 		makePlan("path", []string{"path"}, fixed("day", 2, 24*time.Hour)))
 }
 
 func TestStatusesOfAnAllowedRequest(t *testing.T) {
 	g := NewWithT(t)
-	r := newUserAndPathDoor(t).send(request(descriptor("user=alice"), descriptor("other=x"), descriptor("path=/a")))
+	r := newUserAndPathFrontend(t).send(request(descriptor("user=alice"), descriptor("other=x"), descriptor("path=/a")))
 	g.Expect(codesOf(r)).To(HaveEach(ok))
 	g.Expect(r.GetRawBody()).To(BeEmpty())
 	g.Expect(header(r, "RateLimit")).To(Equal(`"shop/path-day";r=1;t=86400, "shop/user-minute";r=2;t=60, "shop/user-odd";r=99;t=90`))
@@ -45,7 +45,7 @@ func TestStatusesOfAnAllowedRequest(t *testing.T) {
 
 func TestStatusesOfADeniedRequest(t *testing.T) {
 	g := NewWithT(t)
-	d := newUserAndPathDoor(t)
+	d := newUserAndPathFrontend(t)
 	d.send(request(descriptor("user=alice"), descriptor("path=/a")))
 	d.send(request(descriptor("path=/a")))
 	denied := d.send(request(descriptor("user=alice"), descriptor("path=/a")))
@@ -64,7 +64,7 @@ func TestDenialsAsThePolicySets(t *testing.T) {
 	p.Denial.Status = 503 // the protocol has no status
 	p.Denial.Headers = []plan.DenialHeader{{Name: "Cache-Control", Value: "no-store"}}
 	p.Denial.Body = plan.DenialBody{ContentType: "text/plain", Template: "{{limit}}: {{retryAfter}}"}
-	d := newDoor(t, p)
+	d := newFrontend(t, p)
 	d.send(request(descriptor("user=alice")))
 	denied := d.send(request(descriptor("user=alice")))
 	g.Expect(header(denied, "Cache-Control")).To(Equal("no-store"))
@@ -77,7 +77,7 @@ func TestWindowsBecomeUnits(t *testing.T) {
 		time.Second: 1, time.Minute: 2, time.Hour: 3, 24 * time.Hour: 4, 7 * 24 * time.Hour: 7,
 		90 * time.Second: 0, 500 * time.Millisecond: 0, 30 * 24 * time.Hour: 0,
 	} {
-		r := newDoor(t, makePlan("p", []string{"a"}, fixed("l", 5, window))).send(request(descriptor("a=1")))
+		r := newFrontend(t, makePlan("p", []string{"a"}, fixed("l", 5, window))).send(request(descriptor("a=1")))
 		current := r.GetStatuses()[0].GetCurrentLimit()
 		NewWithT(t).Expect([]any{current.GetUnit(), current.GetName()}).To(Equal([]any{unit, "shop/p-l"}), window.String())
 	}
@@ -89,7 +89,7 @@ func TestCalendarsBecomeUnits(t *testing.T) {
 	} {
 		limit := fixed("l", 5, 0)
 		limit.Calendar = &plan.Calendar{Period: period, TimeZone: plan.UTC}
-		r := newDoor(t, makePlan("p", []string{"a"}, limit)).send(request(descriptor("a=1")))
+		r := newFrontend(t, makePlan("p", []string{"a"}, limit)).send(request(descriptor("a=1")))
 		g := NewWithT(t)
 		g.Expect(r.GetStatuses()[0].GetCurrentLimit().GetUnit()).To(Equal(unit), string(period))
 		g.Expect(header(r, "RateLimit-Policy")).To(Equal(`"shop/p-l";q=5`))
@@ -189,7 +189,7 @@ func TestDescriptorsAreCharged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			d := newDoor(t, tc.plans...)
+			d := newFrontend(t, tc.plans...)
 			d.send(tc.before)
 			r := d.send(tc.now)
 			g.Expect(codesOf(r)).To(Equal(tc.codes))
@@ -242,7 +242,7 @@ func TestDecisionsWithoutLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			d := newDoor(t, tc.plan)
+			d := newFrontend(t, tc.plan)
 			d.store.err = tc.err
 			r := d.send(request(descriptor("user="+tc.user), descriptor("other=x")))
 			g.Expect(codesOf(r)).To(Equal(tc.codes))
@@ -264,7 +264,7 @@ func TestBlockDeniesOneDescriptor(t *testing.T) {
 	g := NewWithT(t)
 	blocking := makePlan("user", []string{"user"}, fixed("l", 5, time.Minute))
 	blocking.Limits[0].BlockMillis = 600_000
-	d := newDoor(t, makePlan("path", []string{"path"}, fixed("l", 1, time.Minute)), blocking)
+	d := newFrontend(t, makePlan("path", []string{"path"}, fixed("l", 1, time.Minute)), blocking)
 	d.send(request(descriptor("path=/a")))
 	for range 2 {
 		d.send(request(descriptor("user=eve", hits(3)))) // the second starts the block
@@ -280,7 +280,7 @@ func TestBlockDeniesOneDescriptor(t *testing.T) {
 
 func TestPeeksAreNotCounted(t *testing.T) {
 	g := NewWithT(t)
-	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 5, time.Minute)), makePlan("path", []string{"path"}, fixed("l", 5, time.Minute)))
+	d := newFrontend(t, makePlan("user", []string{"user"}, fixed("l", 5, time.Minute)), makePlan("path", []string{"path"}, fixed("l", 5, time.Minute)))
 	d.send(request(descriptor("user=a", hits(0)), descriptor("path=/")))
 	g.Expect(d.count("weir_decisions_total")).To(Equal(1))
 	d.send(request(descriptor("user=a", hits(0)), descriptor("user=a x=1")))
@@ -292,7 +292,7 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 	for i := range many {
 		many[i] = descriptor("user=a")
 	}
-	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 5, time.Minute)))
+	d := newFrontend(t, makePlan("user", []string{"user"}, fixed("l", 5, time.Minute)))
 	for name, tc := range map[string]struct {
 		request *ratelimitv3.RateLimitRequest
 		want    string
@@ -322,7 +322,7 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 // whose check fails.
 func TestAnyDescriptorValueIsLimited(t *testing.T) {
 	g := NewWithT(t)
-	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 1, time.Minute)))
+	d := newFrontend(t, makePlan("user", []string{"user"}, fixed("l", 1, time.Minute)))
 	for _, value := range []string{"", "\x00", "a b", strings.Repeat("x", 100_000), "{}:|%", "☃", "\xff"} {
 		r := request(&commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: value}}})
 		g.Expect([]any{d.send(r).GetOverallCode(), d.send(r).GetOverallCode()}).To(Equal([]any{ok, over}), value[:min(9, len(value))])
@@ -331,14 +331,14 @@ func TestAnyDescriptorValueIsLimited(t *testing.T) {
 }
 
 func TestRequestNeedsPlans(t *testing.T) {
-	_, err := newDoor(t).ShouldRateLimit(t.Context(), request(descriptor("a=1")))
+	_, err := newFrontend(t).ShouldRateLimit(t.Context(), request(descriptor("a=1")))
 	NewWithT(t).Expect(status.Code(err)).To(Equal(codes.Unavailable))
 }
 
 func TestCanceledRequestIsReported(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 1, time.Minute)))
+	d := newFrontend(t, makePlan("user", []string{"user"}, fixed("l", 1, time.Minute)))
 	d.store.err = context.Canceled
 	_, err := d.ShouldRateLimit(ctx, request(descriptor("user=1")))
 	NewWithT(t).Expect(status.Code(err)).To(Equal(codes.Canceled))

@@ -221,7 +221,7 @@ func TestResponsesAreEncodedAsTheGeneratedCodeDoes(t *testing.T) {
 	for range 5000 {
 		g := NewWithT(t)
 		decision, legacy := randomDecision(random), random.IntN(2) == 0
-		service := newWired(envoyrls.New(envoyrls.Options{Engine: fixedDecider{decision}, Door: limiter.DoorOptions{LegacyHeaders: legacy}}))
+		service := newWired(envoyrls.New(envoyrls.Options{Engine: fixedDecider{decision}, Frontend: limiter.FrontendOptions{LegacyHeaders: legacy}}))
 		encoded, err := service.call(t.Context(), wire)
 		g.Expect(err).NotTo(HaveOccurred())
 		want, err := proto.MarshalOptions{Deterministic: true}.Marshal(responseOf(decision, legacy))
@@ -245,7 +245,7 @@ func TestServiceIsDescribedAsTheGeneratedOne(t *testing.T) {
 
 func TestInterceptorsRun(t *testing.T) {
 	g := NewWithT(t)
-	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 5, time.Minute)))
+	d := newFrontend(t, makePlan("user", []string{"user"}, fixed("l", 5, time.Minute)))
 	var methods []string
 	d.interceptor = func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		methods = append(methods, info.FullMethod)

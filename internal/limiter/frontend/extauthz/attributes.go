@@ -106,7 +106,7 @@ func addressOf(a *corev3.Address) netip.Addr {
 
 // applyPrincipalHeader sets the principal from PrincipalHeader if a trusted Envoy sent it.
 func (s *Service) applyPrincipalHeader(ctx context.Context, a *plan.Attributes) {
-	if s.options.Door.PrincipalHeader == "" {
+	if s.options.Frontend.PrincipalHeader == "" {
 		return
 	}
 	caller, ok := peer.FromContext(ctx)
@@ -114,7 +114,7 @@ func (s *Service) applyPrincipalHeader(ctx context.Context, a *plan.Attributes) 
 		return
 	}
 	address, err := netip.ParseAddrPort(caller.Addr.String())
-	name := strings.ToLower(s.options.Door.PrincipalHeader)
+	name := strings.ToLower(s.options.Frontend.PrincipalHeader)
 	if err != nil || !s.proxies.Contains(forwarded.CanonicalAddr(address.Addr())) {
 		if _, sent := a.Headers[name]; sent {
 			s.options.Ignored.ReportHeader(address.Addr(), name)

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// door is the name of this door in answers to probes.
-const door = "ext_authz"
+// frontendName is the name of this frontend in answers to probes.
+const frontendName = "ext_authz"
 
 // probe returns the answer if the request is a probe, else nil. problem is why it would not be decided, or nil.
 func (s *Service) probe(ctx context.Context, r *authv3.AttributeContext_HttpRequest, a *plan.Attributes, problem error) *authv3.CheckResponse {
@@ -25,7 +25,7 @@ func (s *Service) probe(ctx context.Context, r *authv3.AttributeContext_HttpRequ
 	if len(codes) == 0 {
 		return nil
 	}
-	report, ok := s.options.Prober.Answer(ctx, &probe.Request{Codes: codes, Door: door, Attributes: a, Problem: problem})
+	report, ok := s.options.Prober.Answer(ctx, &probe.Request{Codes: codes, Frontend: frontendName, Attributes: a, Problem: problem})
 	if !ok {
 		return nil
 	}

@@ -62,7 +62,7 @@ func TestProbeIsAnswered(t *testing.T) {
 		report := httptypes.ProbeReport{}
 		g.Expect(json.Unmarshal([]byte(headers["Weir-Probe"]), &report)).To(Succeed())
 		g.Expect(report).To(Equal(httptypes.ProbeReport{
-			Door: "ext_authz", Method: "GET", Host: "shop.example", Path: "/api/items", Domain: "edge", RemoteAddress: "192.0.2.1",
+			Frontend: "ext_authz", Method: "GET", Host: "shop.example", Path: "/api/items", Domain: "edge", RemoteAddress: "192.0.2.1",
 			Principal: "spiffe://mesh/shop", Targets: []string{"Gateway/infra/public"}, Policies: []string{"shop/api"},
 		}))
 

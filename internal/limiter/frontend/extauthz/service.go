@@ -26,8 +26,8 @@ import (
 // Options configure a Service.
 type Options struct {
 	// Engine is required.
-	Engine limiter.Decider
-	Door   limiter.DoorOptions
+	Engine   limiter.Decider
+	Frontend limiter.FrontendOptions
 	// Ignored reports principals from untrusted peers; may be nil.
 	Ignored *forwarded.Ignored
 	// Prober answers probes; may be nil.
@@ -44,7 +44,7 @@ type Service struct {
 
 // New returns the service.
 func New(o Options) *Service {
-	return &Service{options: o, proxies: forwarded.NewProxies(o.Door.TrustedProxies)}
+	return &Service{options: o, proxies: forwarded.NewProxies(o.Frontend.TrustedProxies)}
 }
 
 // Register adds the service to the server.
@@ -70,7 +70,7 @@ func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.Ch
 	case err != nil:
 		return nil, status.FromContextError(err).Err()
 	}
-	a := answer.New(decision, answer.Options{BodyOnDenialOnly: true, ForClients: true, LegacyHeaders: s.options.Door.LegacyHeaders})
+	a := answer.New(decision, answer.Options{BodyOnDenialOnly: true, ForClients: true, LegacyHeaders: s.options.Frontend.LegacyHeaders})
 	defer a.Release()
 	if decision.Allowed {
 		return allowed(a), nil

@@ -83,7 +83,7 @@ func checkFrom(t *testing.T, e *engine, envoy string, r *authv3.CheckRequest) (*
 	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(envoy))})
 	return extauthz.New(extauthz.Options{
 		Engine: e,
-		Door: limiter.DoorOptions{
+		Frontend: limiter.FrontendOptions{
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, PrincipalHeader: "X-User", LegacyHeaders: true,
 		},
 	}).Check(ctx, r)

@@ -29,7 +29,7 @@ func (s *Service) targetsOf(a *authv3.AttributeContext) (targets []plan.Target, 
 		}
 	}
 	extensions := a.GetContextExtensions()
-	if route := extensions[routeExtension]; route != "" && s.options.Door.TrustRouteExtensions && resources == nil {
+	if route := extensions[routeExtension]; route != "" && s.options.Frontend.TrustRouteExtensions && resources == nil {
 		t, err := plan.ParseTarget(route)
 		if err != nil {
 			return nil, extensionError(routeExtension, err.Error())

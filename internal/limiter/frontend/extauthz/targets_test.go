@@ -73,7 +73,7 @@ func TestTargetsOfARequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			e := &engine{decision: limiter.Decision{Allowed: true}}
-			_, err := extauthz.New(extauthz.Options{Engine: e, Door: limiter.DoorOptions{TrustRouteExtensions: tc.trust}}).Check(t.Context(), request(tc.edits...))
+			_, err := extauthz.New(extauthz.Options{Engine: e, Frontend: limiter.FrontendOptions{TrustRouteExtensions: tc.trust}}).Check(t.Context(), request(tc.edits...))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(e.received.Attributes.Targets).To(Equal(tc.want))
 		})
@@ -96,7 +96,7 @@ func TestInvalidExtensionsAreRejected(t *testing.T) {
 		g := NewWithT(t)
 		e := &engine{}
 		r := request(func(a *authv3.AttributeContext) { a.ContextExtensions = map[string]string{name: value} })
-		response, err := extauthz.New(extauthz.Options{Engine: e, Door: limiter.DoorOptions{TrustRouteExtensions: true}}).Check(t.Context(), r)
+		response, err := extauthz.New(extauthz.Options{Engine: e, Frontend: limiter.FrontendOptions{TrustRouteExtensions: true}}).Check(t.Context(), r)
 		g.Expect(err).NotTo(HaveOccurred())
 		a := readAnswer(g, response)
 		g.Expect(a.status).To(Equal(http.StatusBadRequest))

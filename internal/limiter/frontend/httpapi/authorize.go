@@ -59,7 +59,7 @@ func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
 		q.release()
 		return
 	}
-	h.decide(w, r, q, o)
+	h.answerCheck(w, r, q, o)
 }
 
 // clientQueryError returns an error if the query of the call is the one of the original request: some proxies, such as

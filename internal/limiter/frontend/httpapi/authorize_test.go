@@ -35,7 +35,7 @@ const (
 	stranger = "192.0.2.1:4711"
 )
 
-// sendAuthorize sends a request to the forward-auth door from the peer. Headers have the
+// sendAuthorize sends a request to the forward-auth frontend from the peer. Headers have the
 // form "Name: value".
 func sendAuthorize(e Engine, method, target, peer string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, nil)
@@ -46,8 +46,8 @@ func sendAuthorize(e Engine, method, target, peer string, headers ...string) *ht
 	}
 	w := httptest.NewRecorder()
 	New(Options{
-		Engine: e,
-		Door:   limiter.DoorOptions{PrincipalHeader: "x-user", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		Engine:   e,
+		Frontend: limiter.FrontendOptions{PrincipalHeader: "x-user", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	}).ServeHTTP(w, r)
 	return w
 }
@@ -153,7 +153,7 @@ func TestAuthorizeCountsIgnoredHeaders(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	h := New(Options{
 		Engine: &fakeEngine{}, Ignored: forwarded.NewIgnored(registry, slog.New(slog.DiscardHandler)),
-		Door: limiter.DoorOptions{PrincipalHeader: "x-user", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		Frontend: limiter.FrontendOptions{PrincipalHeader: "x-user", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	})
 	requests := []struct {
 		peer    string
@@ -249,7 +249,7 @@ func TestAuthorizeReportsAnUnknownPolicy(t *testing.T) {
 	g.Expect(decodeProblem(g, w).Field).To(Equal("policy[1]"))
 }
 
-// The door accepts every method and does not read the body.
+// The frontend accepts every method and does not read the body.
 func TestAuthorizeAcceptsAnyMethod(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "made-up"} {
 		t.Run(method, func(t *testing.T) {
@@ -389,7 +389,7 @@ func TestAuthorizeReadsThePrincipalOfACertificate(t *testing.T) {
 			if tc.leaf != nil {
 				r.TLS.VerifiedChains = [][]*x509.Certificate{{tc.leaf}}
 			}
-			New(Options{Engine: engine, Door: limiter.DoorOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}).
+			New(Options{Engine: engine, Frontend: limiter.FrontendOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}).
 				ServeHTTP(httptest.NewRecorder(), r)
 			NewWithT(t).Expect(engine.received.Attributes.Principal).To(Equal(tc.want))
 		})
@@ -424,7 +424,7 @@ func FuzzAuthorize(f *testing.F) {
 		}
 		engine := &fakeEngine{}
 		w := httptest.NewRecorder()
-		New(Options{Engine: engine, Door: limiter.DoorOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}).ServeHTTP(w, r)
+		New(Options{Engine: engine, Frontend: limiter.FrontendOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}).ServeHTTP(w, r)
 		g.Expect(w.Code).To(BeElementOf(200, 400))
 		if engine.received != nil {
 			a := engine.received.Attributes

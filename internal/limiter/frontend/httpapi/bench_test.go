@@ -117,7 +117,7 @@ func newProxiedRequest(query string, headers ...string) *http.Request {
 
 // newProxiedHandler trusts the proxy.
 func newProxiedHandler(e Engine) http.Handler {
-	return New(Options{Engine: e, Door: limiter.DoorOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}})
+	return New(Options{Engine: e, Frontend: limiter.FrontendOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}})
 }
 
 func BenchmarkAuthorize(b *testing.B) {

@@ -30,7 +30,7 @@ type answerOptions struct {
 
 // answerOptions returns the options of POST /v1/check.
 func (h *Handler) answerOptions() answerOptions {
-	return answerOptions{Options: answer.Options{LegacyHeaders: h.Door.LegacyHeaders}, policiesField: "policies"}
+	return answerOptions{Options: answer.Options{LegacyHeaders: h.Frontend.LegacyHeaders}, policiesField: "policies"}
 }
 
 // check serves POST /v1/check.
@@ -38,7 +38,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 	o := h.answerOptions()
 	q := newRequest()
 	if h.readRequest(w, r, q, (*request).decode) {
-		h.decide(w, r, q, o)
+		h.answerCheck(w, r, q, o)
 	}
 }
 
@@ -71,8 +71,8 @@ func limitBody(w http.ResponseWriter, r *http.Request) io.Reader {
 	return http.MaxBytesReader(w, r.Body, maxBody)
 }
 
-// decide answers the check.
-func (h *Handler) decide(w http.ResponseWriter, r *http.Request, q *request, o answerOptions) {
+// answerCheck answers the check.
+func (h *Handler) answerCheck(w http.ResponseWriter, r *http.Request, q *request, o answerOptions) {
 	decision, err := h.Engine.Decide(r.Context(), &q.check)
 	h.writeOutcome(w, r, q, o, decision, err)
 }

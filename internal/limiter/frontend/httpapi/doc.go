@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpapi is the HTTP door: checks as JSON, forward-auth for proxies, the list of
+// Package httpapi is the HTTP frontend: checks as JSON, forward-auth for proxies, the list of
 // policies, and the operators' calls on the state of keys.
 //
 // It guarantees:
@@ -42,5 +42,5 @@
 //	console.go      POST /v1/console, and the paths of the web console
 //	openapi.go      GET /openapi.yaml
 //
-// Package answer encodes decisions, for all doors.
+// Package answer encodes decisions, for all frontends.
 package httpapi

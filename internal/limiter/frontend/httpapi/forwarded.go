@@ -39,8 +39,8 @@ func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
 	if t.path != "" { // with its query
 		a.Path, a.Query = t.path, ""
 	}
-	if h.Door.PrincipalHeader != "" {
-		switch values := r.Header[h.Door.PrincipalHeader]; len(values) {
+	if h.Frontend.PrincipalHeader != "" {
+		switch values := r.Header[h.Frontend.PrincipalHeader]; len(values) {
 		case 0:
 		case 1:
 			a.Principal = strings.TrimSpace(values[0])
@@ -52,7 +52,7 @@ func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
 }
 
 // addHeaders adds the headers by lower-case name and returns the names of repeated ones. Their
-// values are joined with commas, as Envoy joins them, so that all doors see the same value.
+// values are joined with commas, as Envoy joins them, so that all frontends see the same value.
 func addHeaders(headers map[string]string, from http.Header) (repeated []string) {
 	const usualName = 16
 	var names strings.Builder // one memory for all names

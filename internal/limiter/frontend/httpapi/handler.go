@@ -93,8 +93,8 @@ type Options struct {
 	// Process serves GET /v1/process, on the operator port only; nil turns it off.
 	Process ProcessFunc
 	// Console is the web console, on the operator port only; nil turns it off.
-	Console Console
-	Door    limiter.DoorOptions
+	Console  Console
+	Frontend limiter.FrontendOptions
 	// Ignored reports forwarding headers of untrusted peers; may be nil.
 	Ignored *forwarded.Ignored
 	// ClientCertificates rejects requests without a verified client certificate, except
@@ -125,15 +125,15 @@ type route struct {
 	probe   bool // served without a client certificate
 }
 
-// New returns the handler of the HTTP door.
+// New returns the handler of the HTTP frontend.
 func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Door.PrincipalHeader = http.CanonicalHeaderKey(o.Door.PrincipalHeader)
+	o.Frontend.PrincipalHeader = http.CanonicalHeaderKey(o.Frontend.PrincipalHeader)
 	h := &Handler{
-		Options: o, proxies: forwarded.NewProxies(o.Door.TrustedProxies),
-		forwarding: append(slices.Clip(forwarded.TargetHeaders), o.Door.PrincipalHeader),
+		Options: o, proxies: forwarded.NewProxies(o.Frontend.TrustedProxies),
+		forwarding: append(slices.Clip(forwarded.TargetHeaders), o.Frontend.PrincipalHeader),
 		encoded:    policyEncoder{now: time.Now}, //nolint:forbidigo // the default of the injected clock
 	}
 	read, write := []string{http.MethodGet, http.MethodHead}, []string{http.MethodPost}

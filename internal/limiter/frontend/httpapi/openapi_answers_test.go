@@ -254,7 +254,7 @@ func (c *contract) runOnFakes(run func(h http.Handler, calls ...documentedCall))
 	limited := limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []limiter.LimitState{
 		{Policy: "a/b", Limit: "l", Allowed: true, Threshold: 2, Algorithm: plan.Suppressed, SuppressionFactor: 0.25},
 	}}
-	run(New(Options{Engine: answering(limited), Door: limiter.DoorOptions{LegacyHeaders: true}}),
+	run(New(Options{Engine: answering(limited), Frontend: limiter.FrontendOptions{LegacyHeaders: true}}),
 		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 200})
 	for status, decision := range map[int]limiter.Decision{
 		200: {Allowed: true, Reason: limiter.ReasonAllowed, FromSlice: true},

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/probe"
 )
 
-// doorForwardAuth is the name of pathAuthorize in answers to probes.
-const doorForwardAuth = "forward-auth"
+// frontendForwardAuth is the name of pathAuthorize in answers to probes.
+const frontendForwardAuth = "forward-auth"
 
 // Bounds of the texts in the body of POST /v1/probes.
 const (
@@ -78,7 +78,7 @@ func (h *Handler) answerProbe(w http.ResponseWriter, r *http.Request, q *request
 		return false
 	}
 	report, ok := h.Prober.Answer(r.Context(), &probe.Request{
-		Codes: codes, Door: doorForwardAuth, Attributes: &q.check.Attributes, Policies: q.check.Policies, Problem: problem,
+		Codes: codes, Frontend: frontendForwardAuth, Attributes: &q.check.Attributes, Policies: q.check.Policies, Problem: problem,
 	})
 	if !ok {
 		return false

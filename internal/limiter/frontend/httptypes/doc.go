@@ -1,11 +1,11 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httptypes declares the JSON of the HTTP API: the front door writes it, the web console
+// Package httptypes declares the JSON of the HTTP API: the frontend writes it, the web console
 // and kubectl weir read it, and a test compares it with the OpenAPI document. The types have the names of
 // the document's schemas.
 //
-// The bodies of decisions and of errors are in package answer, because all front doors share them.
+// The bodies of decisions and of errors are in package answer, because all frontends share them.
 //
 // Reading order:
 //

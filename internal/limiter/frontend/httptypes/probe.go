@@ -29,8 +29,8 @@ type ProbeCode struct {
 
 // ProbeReport is what Weir saw of a request with a code. Long texts are cut.
 type ProbeReport struct {
-	Door    string `json:"door"`
-	Replica string `json:"replica,omitempty"`
+	Frontend string `json:"door"`
+	Replica  string `json:"replica,omitempty"`
 	// Targets are the Gateway and the route that the request came through. OtherTargets and OtherPolicies count those that have
 	// no room.
 	Targets       []string `json:"targets"`

@@ -20,7 +20,7 @@ func FuzzReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, host, path, principal, domain, target string) {
 		g := NewWithT(t)
 		p := newProber(&grantingStore{}, &clock{})
-		text, ok := p.Answer(t.Context(), &Request{Codes: []string{newCode()}, Door: "test", Attributes: &plan.Attributes{
+		text, ok := p.Answer(t.Context(), &Request{Codes: []string{newCode()}, Frontend: "test", Attributes: &plan.Attributes{
 			Method: method, Host: host, Path: path, Principal: principal, Domain: domain, Targets: []plan.Target{plan.Target(target)},
 		}})
 		g.Expect(ok).To(BeTrue())

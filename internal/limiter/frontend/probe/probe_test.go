@@ -53,7 +53,7 @@ func newProber(store Store, c *clock) *Prober {
 }
 
 func request(code string) *Request {
-	return &Request{Codes: []string{code}, Door: "test", Attributes: &plan.Attributes{
+	return &Request{Codes: []string{code}, Frontend: "test", Attributes: &plan.Attributes{
 		Method: "head", Host: "Shop.example:443", Path: "/x/../login?a=b", RemoteAddress: netip.MustParseAddr("192.0.2.1"), Principal: "bob",
 		Targets: []plan.Target{"HTTPRoute/shop/shop/checkout", "Gateway/infra/public"},
 	}}
@@ -83,7 +83,7 @@ func TestCodeIsAnsweredOnce(t *testing.T) {
 			text, ok := replica.Answer(t.Context(), r)
 			g.Expect(ok).To(BeTrue())
 			g.Expect(reportOf(t, text)).To(Equal(&httptypes.ProbeReport{
-				Door: "test", Replica: "weir-1", Method: "HEAD", Host: "shop.example", Path: "/login", RemoteAddress: "192.0.2.1", Principal: "bob",
+				Frontend: "test", Replica: "weir-1", Method: "HEAD", Host: "shop.example", Path: "/login", RemoteAddress: "192.0.2.1", Principal: "bob",
 				Targets:  []string{"HTTPRoute/shop/shop/checkout", "Gateway/infra/public"},
 				Policies: []string{"shop/all", "shop/login"}, OtherPolicies: 1,
 			}))

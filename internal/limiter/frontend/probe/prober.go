@@ -51,17 +51,17 @@ func (p *Prober) Issue(ctx context.Context, g Grant) (code string, err error) {
 	return code, p.options.Store.Put(ctx, hashOf(code), g, Life)
 }
 
-// Request is a request that a front door decides.
+// Request is a request that a frontend decides.
 type Request struct {
 	// Codes are the values of Header.
 	Codes []string
-	// Door is the name of the front door.
-	Door string
+	// Frontend is the name of the frontend.
+	Frontend string
 	// Attributes are the facts of the request, without Header. They are not changed.
 	Attributes *plan.Attributes
 	// Policies are those that the proxy names; empty means that Attributes select.
 	Policies []string
-	// Problem is why the front door would reject the request, or nil.
+	// Problem is why the frontend would reject the request, or nil.
 	Problem error
 }
 
@@ -77,7 +77,7 @@ func (p *Prober) Answer(ctx context.Context, r *Request) (value string, ok bool)
 	if err != nil || !found {
 		return "", false
 	}
-	p.options.Logger.InfoContext(ctx, "Answered a probe", "door", r.Door, "namespace", grant.Namespace)
+	p.options.Logger.InfoContext(ctx, "Answered a probe", "door", r.Frontend, "namespace", grant.Namespace)
 	return encode(p.report(r, grant)), true
 }
 

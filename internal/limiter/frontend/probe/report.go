@@ -30,7 +30,7 @@ func (p *Prober) report(r *Request, g Grant) *httptypes.ProbeReport {
 	a := *r.Attributes
 	a.Normalize()
 	report := &httptypes.ProbeReport{
-		Door: r.Door, Replica: shorten(p.options.ReplicaName), Method: shorten(a.Method), Host: shorten(a.Host), Path: shorten(a.Path),
+		Frontend: r.Frontend, Replica: shorten(p.options.ReplicaName), Method: shorten(a.Method), Host: shorten(a.Host), Path: shorten(a.Path),
 		Domain: shorten(a.Domain), Principal: shorten(a.Principal), Policies: []string{}, Targets: []string{},
 	}
 	if a.RemoteAddress.IsValid() {

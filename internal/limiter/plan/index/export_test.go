@@ -11,11 +11,11 @@ import (
 func (s *Snapshot) Candidates(a *plan.Attributes) int {
 	var f finding
 	s.index.root.find(&f, a)
-	return len(f.candidates())
+	return len(f.entries())
 }
 
 // IndexCopies returns the number of copies of matches in the index.
 func (s *Snapshot) IndexCopies() (n int) {
-	s.index.root.visit(func(*candidate) { n++ })
+	s.index.root.visit(func(*indexEntry) { n++ })
 	return n
 }

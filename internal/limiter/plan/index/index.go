@@ -18,21 +18,21 @@ import (
 // requests. It is immutable: a change of a plan copies the nodes on the way to its matches.
 type index struct{ root *node }
 
-// candidate is one match of one plan.
-type candidate struct {
+// indexEntry is one match of one plan.
+type indexEntry struct {
 	position int // in Plan.Matches
 	plan     *plan.Plan
 	match    *plan.Match
 }
 
 // compare orders matches by the IDs of their plans.
-func (c *candidate) compare(other *candidate) int {
+func (c *indexEntry) compare(other *indexEntry) int {
 	return cmp.Or(plan.CompareIDs(c.plan, other.plan), c.position-other.position)
 }
 
 // node is a set of matches, as a list or divided into groups. The nil node is empty.
 type node struct {
-	matches []*candidate // in order
+	matches []*indexEntry // in order
 	split   *split
 	size    int32 // matches, each once
 	limit   int32 // a node with more matches is rebuilt
@@ -59,10 +59,10 @@ func (x *index) with(before *recordSet[*plan.Plan], changed map[string]*plan.Pla
 		if was == p {
 			continue
 		}
-		for _, c := range candidatesOf(was) {
+		for _, c := range entriesOf(was) {
 			root = root.without(c, 0)
 		}
-		for _, c := range candidatesOf(p) {
+		for _, c := range entriesOf(p) {
 			root = root.with(c, 0)
 		}
 	}
@@ -70,28 +70,28 @@ func (x *index) with(before *recordSet[*plan.Plan], changed map[string]*plan.Pla
 }
 
 func newIndex(plans iter.Seq2[string, *plan.Plan]) index {
-	var all []*candidate
+	var all []*indexEntry
 	for _, p := range plans {
-		all = append(all, candidatesOf(p)...)
+		all = append(all, entriesOf(p)...)
 	}
-	slices.SortFunc(all, (*candidate).compare)
+	slices.SortFunc(all, (*indexEntry).compare)
 	return index{newNode(all, 0)}
 }
 
-// candidatesOf returns the matches of the plan, none of a disabled plan. p may be nil.
-func candidatesOf(p *plan.Plan) (all []*candidate) {
+// entriesOf returns the matches of the plan, none of a disabled plan. p may be nil.
+func entriesOf(p *plan.Plan) (all []*indexEntry) {
 	if p == nil || p.Mode == plan.ModeDisabled {
 		return nil
 	}
 	for i := range p.Matches {
-		all = append(all, &candidate{position: i, plan: p, match: &p.Matches[i]})
+		all = append(all, &indexEntry{position: i, plan: p, match: &p.Matches[i]})
 	}
 	return all
 }
 
 // newNode divides the matches, which are in order, if a fact distinguishes them. used are the facts by which the levels
 // above are divided.
-func newNode(matches []*candidate, used facts) *node {
+func newNode(matches []*indexEntry, used facts) *node {
 	if len(matches) == 0 {
 		return nil
 	}
@@ -108,9 +108,9 @@ func newNode(matches []*candidate, used facts) *node {
 }
 
 // with returns the node with one more match.
-func (n *node) with(c *candidate, used facts) *node {
+func (n *node) with(c *indexEntry, used facts) *node {
 	if n == nil {
-		return newNode([]*candidate{c}, used)
+		return newNode([]*indexEntry{c}, used)
 	}
 	if n.size >= n.limit {
 		return newNode(inserted(n.all(), c), used)
@@ -125,13 +125,13 @@ func (n *node) with(c *candidate, used facts) *node {
 }
 
 // inserted returns the matches with one more, at its place.
-func inserted(matches []*candidate, c *candidate) []*candidate {
-	at, _ := slices.BinarySearchFunc(matches, c, (*candidate).compare)
-	return slices.Concat(matches[:at], []*candidate{c}, matches[at:])
+func inserted(matches []*indexEntry, c *indexEntry) []*indexEntry {
+	at, _ := slices.BinarySearchFunc(matches, c, (*indexEntry).compare)
+	return slices.Concat(matches[:at], []*indexEntry{c}, matches[at:])
 }
 
 // without returns the node without the match, or n itself if it does not have the match.
-func (n *node) without(c *candidate, used facts) *node {
+func (n *node) without(c *indexEntry, used facts) *node {
 	if n == nil {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (n *node) without(c *candidate, used facts) *node {
 			return n
 		}
 	} else {
-		at, found := slices.BinarySearchFunc(n.matches, c, (*candidate).compare)
+		at, found := slices.BinarySearchFunc(n.matches, c, (*indexEntry).compare)
 		if !found {
 			return n
 		}
@@ -154,18 +154,18 @@ func (n *node) without(c *candidate, used facts) *node {
 }
 
 // all returns the matches in order, each once.
-func (n *node) all() []*candidate {
+func (n *node) all() []*indexEntry {
 	if n.split == nil {
 		return n.matches
 	}
-	all := make([]*candidate, 0, n.size)
-	n.visit(func(c *candidate) { all = append(all, c) })
-	slices.SortFunc(all, (*candidate).compare)
+	all := make([]*indexEntry, 0, n.size)
+	n.visit(func(c *indexEntry) { all = append(all, c) })
+	slices.SortFunc(all, (*indexEntry).compare)
 	return slices.Compact(all)
 }
 
 // visit calls do for each copy of a match.
-func (n *node) visit(do func(*candidate)) {
+func (n *node) visit(do func(*indexEntry)) {
 	if n == nil {
 		return
 	}
@@ -182,20 +182,20 @@ func (n *node) visit(do func(*candidate)) {
 
 // finding is what the index finds for a request. One match may be in several of the lists.
 type finding struct {
-	lists  [][]*candidate // each in order
-	sorted []*candidate   // the memory for few matches
+	lists  [][]*indexEntry // each in order
+	sorted []*indexEntry   // the memory for few matches
 	// unreadable is true if all values were looked up in place of unreadable ones.
 	unreadable bool
 }
 
-// findings pools the memory for the candidates of a request.
+// findings pools the memory for the entries of a request.
 var findings = sync.Pool{New: func() any { return new(finding) }}
 
-// maxSorted is the number of candidates that are sorted, in pooled memory, instead of merged.
+// maxSorted is the number of entries that are sorted, in pooled memory, instead of merged.
 const maxSorted = 64
 
-// candidates returns the matches that were found, in order, each once.
-func (f *finding) candidates() []*candidate {
+// entries returns the matches that were found, in order, each once.
+func (f *finding) entries() []*indexEntry {
 	n := 0
 	for _, list := range f.lists {
 		n += len(list)
@@ -206,18 +206,18 @@ func (f *finding) candidates() []*candidate {
 	for _, list := range f.lists {
 		f.sorted = append(f.sorted, list...)
 	}
-	slices.SortFunc(f.sorted, (*candidate).compare)
+	slices.SortFunc(f.sorted, (*indexEntry).compare)
 	return slices.Compact(f.sorted)
 }
 
 // merged returns the matches of the lists, of which there is at least one, in order, each once. It compares each match as
 // often as the number of lists can be halved.
-func merged(lists [][]*candidate) []*candidate {
+func merged(lists [][]*indexEntry) []*indexEntry {
 	if len(lists) == 1 {
 		return lists[0]
 	}
 	a, b := merged(lists[:len(lists)/2]), merged(lists[len(lists)/2:])
-	all := make([]*candidate, 0, len(a)+len(b))
+	all := make([]*indexEntry, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
 		order := a[0].compare(b[0])
 		if order <= 0 {
@@ -239,10 +239,10 @@ func (x *index) appendMatches(found []plan.Found, a *plan.Attributes) []plan.Fou
 	defer findings.Put(f)
 	*f = finding{lists: f.lists[:0], sorted: f.sorted[:0]}
 	x.root.find(f, a)
-	r := room{unreadable: f.unreadable}
-	for matches := f.candidates(); len(matches) > 0; {
+	r := capacity{unreadable: f.unreadable}
+	for matches := f.entries(); len(matches) > 0; {
 		plan := matches[0].plan
-		n := slices.IndexFunc(matches, func(c *candidate) bool { return c.plan != plan })
+		n := slices.IndexFunc(matches, func(c *indexEntry) bool { return c.plan != plan })
 		if n < 0 {
 			n = len(matches)
 		}
@@ -252,8 +252,8 @@ func (x *index) appendMatches(found []plan.Found, a *plan.Attributes) []plan.Fou
 	return found
 }
 
-// room is what MaxNamespaceMatches leaves of the matches of one Namespace.
-type room struct {
+// capacity is what MaxNamespaceMatches leaves of the matches of one Namespace.
+type capacity struct {
 	namespace        string
 	enforced, shadow used // by policies with that mode
 	uncertain        bool // a match of the Namespace is uncertain
@@ -264,9 +264,9 @@ type room struct {
 type used struct{ examined, held int }
 
 // of returns what the policies with the plan's mode have used, so far.
-func (r *room) of(p *plan.Plan) *used {
+func (r *capacity) of(p *plan.Plan) *used {
 	if r.namespace != p.Namespace {
-		*r = room{namespace: p.Namespace, unreadable: r.unreadable}
+		*r = capacity{namespace: p.Namespace, unreadable: r.unreadable}
 	}
 	if p.Mode == plan.ModeEnforce {
 		return &r.enforced
@@ -276,7 +276,7 @@ func (r *room) of(p *plan.Plan) *used {
 
 // appendMatches appends the matches of one plan that hold, in the order of descriptors. If they have no room
 // it appends only the first one, as left out.
-func (r *room) appendMatches(found []plan.Found, matches []*candidate, a *plan.Attributes) []plan.Found {
+func (r *capacity) appendMatches(found []plan.Found, matches []*indexEntry, a *plan.Attributes) []plan.Found {
 	used, first := r.of(matches[0].plan), len(found)
 	if used.examined+len(matches) > plan.MaxNamespaceMatches {
 		return r.appendUnexamined(found, matches, a)
@@ -299,8 +299,8 @@ func (r *room) appendMatches(found []plan.Found, matches []*candidate, a *plan.A
 
 // appendUnexamined appends the first match of a plan that is for the targets, hosts and domain of the request, as left
 // out. A tenant cannot make it decide other requests, because a Namespace needs a grant for these.
-func (r *room) appendUnexamined(found []plan.Found, matches []*candidate, a *plan.Attributes) []plan.Found {
-	i := slices.IndexFunc(matches, func(c *candidate) bool {
+func (r *capacity) appendUnexamined(found []plan.Found, matches []*indexEntry, a *plan.Attributes) []plan.Found {
+	i := slices.IndexFunc(matches, func(c *indexEntry) bool {
 		return c.match.HoldsTargets(a) && c.match.HoldsHosts(a) && c.match.HoldsDomain(a)
 	})
 	if i < 0 {
@@ -336,7 +336,7 @@ func (c *certain) add(descriptor int) {
 
 // appendTo appends the match for each descriptor for which it holds, and no earlier match of the plan
 // certainly does.
-func (c *candidate) appendTo(found []plan.Found, a *plan.Attributes, known *certain) []plan.Found {
+func (c *indexEntry) appendTo(found []plan.Found, a *plan.Attributes, known *certain) []plan.Found {
 	uncertain := false
 	add := func(descriptor int) {
 		found = append(found, plan.Found{Plan: c.plan, Match: c.position, Descriptor: descriptor, Uncertain: uncertain})

@@ -379,7 +379,7 @@ func requestOfPlan7() *plan.Attributes {
 	}
 }
 
-// The index finds no more candidates among 10,000 policies than among 10.
+// The index finds no more entries among 10,000 policies than among 10.
 func TestIndexNarrowsDown(t *testing.T) {
 	for name, match := range oneFactMatches {
 		t.Run(name, func(t *testing.T) {

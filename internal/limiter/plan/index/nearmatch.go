@@ -56,7 +56,7 @@ func holdsDescriptors(m *plan.Match, a *plan.Attributes) bool {
 // Repaired returns the attributes with the first value that the match wants of the field, and the
 // match as AppendMatches finds it for them: once for each descriptor for which it holds.
 func (n *NearMatch) Repaired(a plan.Attributes) (plan.Attributes, []plan.Found) {
-	c := candidate{plan: n.Plan, position: n.Match, match: &n.Plan.Matches[n.Match]}
+	c := indexEntry{plan: n.Plan, position: n.Match, match: &n.Plan.Matches[n.Match]}
 	switch n.Field {
 	case plan.FieldTargets:
 		a.Targets = c.match.Targets[:1]

@@ -166,7 +166,7 @@ func TestLateValuesAreFound(t *testing.T) {
 	}
 }
 
-// Plans that come one by one are found with as few candidates as plans that come at once, and no plan makes too many copies.
+// Plans that come one by one are found with as few entries as plans that come at once, and no plan makes too many copies.
 func TestIndexNarrowsDownWhilePlansCome(t *testing.T) {
 	for name, match := range oneFactMatches {
 		t.Run(name, func(t *testing.T) {

@@ -36,15 +36,15 @@ func (s facts) has(f fact) bool { return s&(1<<f) != 0 }
 func (s facts) with(f fact) facts { return s | 1<<f }
 
 // bestFact returns the fact by which to divide the matches: one for which a Namespace needs a grant, else the one that
-// leaves the fewest candidates. It returns numberOfFacts if none leaves fewer.
-func bestFact(matches []*candidate, used facts) fact {
+// leaves the fewest entries. It returns numberOfFacts if none leaves fewer.
+func bestFact(matches []*indexEntry, used facts) fact {
 	best, fewest := numberOfFacts, len(matches)
 	for f := range numberOfFacts {
 		if used.has(f) {
 			continue
 		}
 		if f <= factDomain {
-			if slices.ContainsFunc(matches, func(c *candidate) bool { return len(f.valuesOf(c.match, used, nil)) > 0 }) {
+			if slices.ContainsFunc(matches, func(c *indexEntry) bool { return len(f.valuesOf(c.match, used, nil)) > 0 }) {
 				return f
 			}
 			continue
@@ -65,7 +65,7 @@ func bestFact(matches []*candidate, used facts) fact {
 }
 
 // count returns the number of matches in the group of each value of the fact, and in none.
-func (f fact) count(matches []*candidate, used facts) (counts map[plan.Entry]int, rest int) {
+func (f fact) count(matches []*indexEntry, used facts) (counts map[plan.Entry]int, rest int) {
 	entries := f.countEntries(matches, used)
 	counts = make(map[plan.Entry]int, len(entries))
 	for _, c := range matches {
@@ -222,7 +222,7 @@ func inLowerCase(parameters []plan.Entry) []plan.Entry {
 }
 
 // countEntries returns the number of matches with each entry of the fact.
-func (f fact) countEntries(matches []*candidate, used facts) map[plan.Entry]int {
+func (f fact) countEntries(matches []*indexEntry, used facts) map[plan.Entry]int {
 	counts := map[plan.Entry]int{}
 	for _, c := range matches {
 		for _, e := range f.entriesOf(c.match, used) {
@@ -258,10 +258,10 @@ type split struct {
 const maxNames = 32
 
 // newSplit divides the matches, which are in order.
-func newSplit(by fact, matches []*candidate, used facts) *split {
+func newSplit(by fact, matches []*indexEntry, used facts) *split {
 	entries := by.countEntries(matches, used)
-	groups := make(map[plan.Entry][]*candidate, len(entries))
-	var rest []*candidate
+	groups := make(map[plan.Entry][]*indexEntry, len(entries))
+	var rest []*indexEntry
 	s := &split{by: by}
 	for _, c := range matches {
 		values := by.valuesOf(c.match, used, func(e plan.Entry) int { return entries[e] })
@@ -329,7 +329,7 @@ func (s *split) addLength(length int) {
 }
 
 // with returns the split with one more match.
-func (s *split) with(c *candidate, used facts) *split {
+func (s *split) with(c *indexEntry, used facts) *split {
 	next := *s
 	values := s.by.valuesOf(c.match, used, func(e plan.Entry) int { return s.groups.Get(e).len() })
 	if len(values) == 0 {
@@ -346,7 +346,7 @@ func (s *split) with(c *candidate, used facts) *split {
 
 // without returns the split without the match, or s itself if it does not have the match. What addLookup and addPrefixes have
 // recorded stays, which costs a request some lookups.
-func (s *split) without(c *candidate, used facts) *split {
+func (s *split) without(c *indexEntry, used facts) *split {
 	next := *s
 	values := s.by.entriesOf(c.match, used) // the group of one of them has the match
 	if len(values) == 0 {
@@ -543,7 +543,7 @@ func (s *split) findAll(f *finding, a *plan.Attributes, selected func(plan.Entry
 
 // needsRoom reports whether the match holds for the request, which then certainly needs room for an enforcing policy:
 // no expression, override or missing key can exempt it.
-func (c *candidate) needsRoom(a *plan.Attributes) bool {
+func (c *indexEntry) needsRoom(a *plan.Attributes) bool {
 	p := c.plan
 	return p.Mode == plan.ModeEnforce && c.match.When == "" && (len(p.Key) == 0 || p.OnMissingKey != plan.MissingKeySkip) &&
 		!slices.ContainsFunc(p.Overrides, func(o plan.Override) bool { return o.Action == plan.ActionAllow }) &&

@@ -11,7 +11,7 @@ import (
 )
 
 // addConsole adds the console to the options of the operator port, if there is to be one.
-func (e *Endpoint) addConsole(options *httpapi.Options, onLoopback bool) {
+func (e *Server) addConsole(options *httpapi.Options, onLoopback bool) {
 	guests := e.options.ConsoleGuests && options.Authorizer == nil && onLoopback
 	if e.options.Console && (options.Authorizer != nil || guests) {
 		options.Console = console.New(console.Options{API: *options, Guests: guests, CheckURL: e.checkURL})
@@ -19,7 +19,7 @@ func (e *Endpoint) addConsole(options *httpapi.Options, onLoopback bool) {
 }
 
 // checkURL returns the base URL of the HTTP API for a caller on this machine, "" before it is bound.
-func (e *Endpoint) checkURL() string {
+func (e *Server) checkURL() string {
 	host, port, err := net.SplitHostPort(e.HTTP.Addr())
 	if err != nil {
 		return ""
@@ -35,7 +35,7 @@ func (e *Endpoint) checkURL() string {
 }
 
 // announceConsole reports the address of the console once the operator port is bound.
-func (e *Endpoint) announceConsole(scheme string) func(net.Listener) net.Listener {
+func (e *Server) announceConsole(scheme string) func(net.Listener) net.Listener {
 	return func(bound net.Listener) net.Listener {
 		url := scheme + "://" + bound.Addr().String() + console.Path
 		e.options.Logger.Info("Serving the console", "url", url)

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package endpoint assembles the decision half: the engine, the doors and their listeners,
+// Package endpoint assembles the decision half: the engine, the frontends and their listeners,
 // and the metrics. Its caller provides the plans.
 //
 // Reading order: endpoint.go (options and assembly), observe.go (what is collected for operators),
@@ -51,7 +51,7 @@ import (
 	"github.com/weir-dev/weir/internal/tlsfiles"
 )
 
-// Options configure an Endpoint.
+// Options configure a Server.
 type Options struct {
 	// Redis holds the counters. Its client must not retry. Nil keeps them in this process.
 	Redis redis.UniversalClient
@@ -65,9 +65,9 @@ type Options struct {
 	// LiveReplicas returns the number of replicas last known to be alive. Policies with
 	// failureMode Local divide their limits by it. Nil is 1.
 	LiveReplicas func() int
-	// HTTPAddress is the address of the HTTP door.
+	// HTTPAddress is the address of the HTTP frontend.
 	HTTPAddress string
-	// GRPCAddress is the address of the gRPC doors; empty turns them off.
+	// GRPCAddress is the address of the gRPC frontends; empty turns them off.
 	GRPCAddress string
 	// OperatorAddress is the address of the operator port: the state calls and the list of
 	// policies; empty turns it off. On loopback it has no TLS and no client certificates.
@@ -87,8 +87,8 @@ type Options struct {
 	TLS *tlsfiles.Files
 	// Expiry exports when certificates expire; may be nil.
 	Expiry *tlsfiles.Expiry
-	// Door configures all doors.
-	Door limiter.DoorOptions
+	// Frontend configures all frontends.
+	Frontend limiter.FrontendOptions
 	// Authorizer authorizes calls that read or change the state of keys; nil turns these
 	// calls off.
 	Authorizer httpapi.Authorizer
@@ -151,8 +151,8 @@ func (o *Options) exceptionClock() func() time.Time {
 	return o.clock()
 }
 
-// Endpoint is the engine with its doors.
-type Endpoint struct {
+// Server is the engine with its frontends.
+type Server struct {
 	*engine.Engine
 	HTTP     *httpserver.Server
 	Operator *httpserver.Server
@@ -172,8 +172,8 @@ type Endpoint struct {
 }
 
 // New returns an endpoint without plans that does not listen yet.
-func New(o Options) *Endpoint {
-	e := &Endpoint{options: o, ignored: forwarded.NewIgnored(o.Registry, o.Logger)}
+func New(o Options) *Server {
+	e := &Server{options: o, ignored: forwarded.NewIgnored(o.Registry, o.Logger)}
 	options := engine.Options{
 		Now:        o.exceptionClock(),
 		Replicas:   o.LiveReplicas,
@@ -204,11 +204,11 @@ func New(o Options) *Endpoint {
 	if o.TLS != nil {
 		httpTLS, grpcTLS = o.TLS.HTTP(), o.TLS.GRPC()
 	}
-	door := httpapi.New(e.doorOptions())
+	frontend := httpapi.New(e.frontendOptions())
 	e.HTTP = httpserver.New(httpserver.Options{
 		Address:    o.HTTPAddress,
-		Handler:    e.traceHTTP(door),
-		OnDrain:    door.Drain,
+		Handler:    e.traceHTTP(frontend),
+		OnDrain:    frontend.Drain,
 		TLS:        httpTLS,
 		Logger:     o.Logger,
 		DrainDelay: o.DrainDelay,
@@ -238,7 +238,7 @@ func New(o Options) *Endpoint {
 
 // addStores sets the stores of the engine: with Redis slices before cached denials before Redis, each of which takes what
 // the former cannot decide, else this process.
-func (e *Endpoint) addStores(to *engine.Options) {
+func (e *Server) addStores(to *engine.Options) {
 	o := &e.options
 	local := memory.NewStore(memory.Options{Keys: o.LocalKeys, Now: o.Now})
 	local.Register(o.Registry)
@@ -265,8 +265,8 @@ func (e *Endpoint) addStores(to *engine.Options) {
 	}
 }
 
-// newProber returns the Prober of all doors. Codes are in Redis, so that any replica answers them.
-func (e *Endpoint) newProber() *probe.Prober {
+// newProber returns the Prober of all frontends. Codes are in Redis, so that any replica answers them.
+func (e *Server) newProber() *probe.Prober {
 	o := &e.options
 	now := o.clock()
 	store := probe.NewMemoryStore(now)
@@ -278,7 +278,7 @@ func (e *Endpoint) newProber() *probe.Prober {
 	})
 }
 
-func (e *Endpoint) doorOptions() httpapi.Options {
+func (e *Server) frontendOptions() httpapi.Options {
 	o := &e.options
 	options := httpapi.Options{
 		Engine:             e.Engine,
@@ -290,7 +290,7 @@ func (e *Endpoint) doorOptions() httpapi.Options {
 		Version:            o.Version,
 		Replicas:           o.Replicas,
 		Unready:            o.Unready,
-		Door:               o.Door,
+		Frontend:           o.Frontend,
 		Ignored:            e.ignored,
 		Prober:             e.prober,
 		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),
@@ -306,8 +306,8 @@ func (e *Endpoint) doorOptions() httpapi.Options {
 
 // operatorServer returns the server of the operator port. A port-forward arrives on loopback, where
 // kubectl has authorized it, so the TLS of the other ports does not apply there.
-func (e *Endpoint) operatorServer() *httpserver.Server {
-	options := e.doorOptions()
+func (e *Server) operatorServer() *httpserver.Server {
+	options := e.frontendOptions()
 	options.Process = e.describe
 	var config *tls.Config
 	var announce func(net.Listener) net.Listener
@@ -323,12 +323,12 @@ func (e *Endpoint) operatorServer() *httpserver.Server {
 	if options.Console != nil {
 		announce = e.announceConsole(scheme)
 	}
-	door := httpapi.NewOperator(options, e.options.OperatorAddress)
+	frontend := httpapi.NewOperator(options, e.options.OperatorAddress)
 	return httpserver.New(httpserver.Options{
 		Listener:   announce,
 		Address:    e.options.OperatorAddress,
-		Handler:    e.traceHTTP(door),
-		OnDrain:    door.Drain,
+		Handler:    e.traceHTTP(frontend),
+		OnDrain:    frontend.Drain,
 		TLS:        config,
 		Logger:     e.options.Logger,
 		DrainDelay: e.options.DrainDelay,
@@ -337,11 +337,11 @@ func (e *Endpoint) operatorServer() *httpserver.Server {
 	})
 }
 
-func (e *Endpoint) grpcServices() []grpcserver.Service {
+func (e *Server) grpcServices() []grpcserver.Service {
 	o := &e.options
 	return []grpcserver.Service{
-		envoyrls.New(envoyrls.Options{Engine: e.Engine, Keeper: e.unsent, Door: o.Door}),
-		extauthz.New(extauthz.Options{Engine: e.Engine, Door: o.Door, Ignored: e.ignored, Prober: e.prober}),
+		envoyrls.New(envoyrls.Options{Engine: e.Engine, RetryQueue: e.unsent, Frontend: o.Frontend}),
+		extauthz.New(extauthz.Options{Engine: e.Engine, Frontend: o.Frontend, Ignored: e.ignored, Prober: e.prober}),
 	}
 }
 
@@ -354,13 +354,13 @@ func MetricsHandler(metrics prometheus.Gatherer) http.Handler {
 
 // Use replaces the snapshot for later decisions. The first snapshot sets the gRPC health to
 // SERVING.
-func (e *Endpoint) Use(snapshot *index.Snapshot) {
+func (e *Server) Use(snapshot *index.Snapshot) {
 	e.Engine.Use(snapshot)
 	e.GRPC.Ready()
 }
 
 // Run binds the ports, unless Bind did, and serves until ctx ends, then drains.
-func (e *Endpoint) Run(ctx context.Context) error {
+func (e *Server) Run(ctx context.Context) error {
 	if err := e.Bind(ctx); err != nil {
 		return err
 	}
@@ -373,6 +373,6 @@ func (e *Endpoint) Run(ctx context.Context) error {
 		group.Go(func() error { return p.Start(ctx) })
 	}
 	err := group.Wait()
-	e.unsent.SendRest(context.WithoutCancel(ctx)) // the doors have ended
+	e.unsent.SendRest(context.WithoutCancel(ctx)) // the frontends have ended
 	return err
 }

@@ -105,8 +105,8 @@ func problemOfHTTP(address string, wire []byte) string {
 	}
 }
 
-// FuzzHTTPDoor sends any complete request to the HTTP port.
-func FuzzHTTPDoor(f *testing.F) {
+// FuzzHTTPFrontend sends any complete request to the HTTP port.
+func FuzzHTTPFrontend(f *testing.F) {
 	post := func(body string) string {
 		return fmt.Sprintf("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}
@@ -138,7 +138,7 @@ func FuzzHTTPDoor(f *testing.F) {
 // inMemory lets decisions be made without Redis, whose answers a busy machine can delay.
 func inMemory(o *endpoint.Options) { o.Redis, o.LocalKeys = nil, 1_000_000 }
 
-// problemOfCall returns what is wrong with the answer of a gRPC door, or "". Only a caller that sends other
+// problemOfCall returns what is wrong with the answer of a gRPC frontend, or "". Only a caller that sends other
 // bytes than the message, or a proxy with a wrong configuration, gets an error.
 func problemOfCall(valid bool, err error, headers []*corev3.HeaderValue, httpStatus int32) string {
 	switch code := status.Code(err); {
@@ -157,8 +157,8 @@ func problemOfCall(valid bool, err error, headers []*corev3.HeaderValue, httpSta
 	return ""
 }
 
-// FuzzGRPCDoors sends any bytes to both gRPC doors.
-func FuzzGRPCDoors(f *testing.F) {
+// FuzzGRPCFrontends sends any bytes to both gRPC frontends.
+func FuzzGRPCFrontends(f *testing.F) {
 	long := strings.Repeat("e", 9000)
 	for _, seed := range []proto.Message{
 		&ratelimitv3.RateLimitRequest{Domain: "edge", HitsAddend: 2, Descriptors: []*commonv3.RateLimitDescriptor{
@@ -204,7 +204,7 @@ func FuzzGRPCDoors(f *testing.F) {
 func isMessage(wire []byte, message proto.Message) bool { return proto.Unmarshal(wire, message) == nil }
 
 // Without this, the fuzz tests could pass because they find nothing: Redis is stopped.
-func TestProblemsOfDoorsAreFound(t *testing.T) {
+func TestProblemsOfFrontendsAreFound(t *testing.T) {
 	g := NewWithT(t)
 	closed := loginPlan(func(p *plan.Plan) { p.FailureMode = plan.FailClosed })
 	for name, p := range map[string]*plan.Plan{"503": closed, "degraded": loginPlan()} {

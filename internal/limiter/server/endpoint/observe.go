@@ -11,7 +11,7 @@ import (
 )
 
 // observeWith creates the collector, if there is to be one, with the lists of blocks in the store.
-func (e *Endpoint) observeWith(blocks observe.BlockStore) {
+func (e *Server) observeWith(blocks observe.BlockStore) {
 	o := &e.options
 	if !o.Observe {
 		return
@@ -24,7 +24,7 @@ func (e *Endpoint) observeWith(blocks observe.BlockStore) {
 }
 
 // liveReplicas returns the names of the live replicas, as far as they are known, and their number.
-func (e *Endpoint) liveReplicas(ctx context.Context) (names []string, count int) {
+func (e *Server) liveReplicas(ctx context.Context) (names []string, count int) {
 	count = 1
 	if e.options.LiveReplicas != nil {
 		count = e.options.LiveReplicas()
@@ -39,7 +39,7 @@ func (e *Endpoint) liveReplicas(ctx context.Context) (names []string, count int)
 
 // startOutliving starts the tasks that outlive ctx, since decisions do while the endpoint drains. Call stop after the last
 // decision; it waits for their end. They return nil.
-func (e *Endpoint) startOutliving(ctx context.Context) (stop func()) {
+func (e *Server) startOutliving(ctx context.Context) (stop func()) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	for _, task := range e.outliving {

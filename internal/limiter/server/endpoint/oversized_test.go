@@ -54,35 +54,35 @@ func TestOversizedValuesEscapeNothing(t *testing.T) {
 		"limits that are no wider": {oversizable(keyedBy(), override(plan.Override{Name: "gold", Action: plan.ActionLimit, When: evil, Limits: []plan.LimitOverride{{Name: "daily", Threshold: 100}}})), longUser, "", 3, limiter.ReasonLimitExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, door := range slices.Sorted(maps.Keys(newFixture(t, nil).doors)) {
+			for _, frontend := range slices.Sorted(maps.Keys(newFixture(t, nil).frontends)) {
 				g := NewWithT(t)
 				f := newFixture(t, nil, tc.plan)
 				f.longer = tc.longer
 				for i := range 5 {
-					answer := f.doors[door](g, tc.user)
-					if door == "check" && len(tc.user)+len(tc.longer) > 9000 { // rejects what expressions cannot read
+					answer := f.frontends[frontend](g, tc.user)
+					if frontend == "check" && len(tc.user)+len(tc.longer) > 9000 { // rejects what expressions cannot read
 						g.Expect(answer.Allowed).To(BeFalse())
 						g.Expect(answer.Body.Detail).To(ContainSubstring("is longer than 8192 bytes"))
 						continue
 					}
-					g.Expect(answer.Allowed).To(Equal(i < tc.allowed), "request %d at %s", i, door)
+					g.Expect(answer.Allowed).To(Equal(i < tc.allowed), "request %d at %s", i, frontend)
 					if !answer.Allowed {
-						g.Expect(answer.Body.Reason).To(Equal(string(tc.reason)), door)
+						g.Expect(answer.Body.Reason).To(Equal(string(tc.reason)), frontend)
 					}
-					g.Expect(answer.Headers).NotTo(HaveKey("Weir-Degraded"), door)
+					g.Expect(answer.Headers).NotTo(HaveKey("Weir-Degraded"), frontend)
 				}
 			}
 		})
 	}
 }
 
-// Spaces and tabs around a value, which servers remove, give a client no budget of its own at any door.
+// Spaces and tabs around a value, which servers remove, give a client no budget of its own at any frontend.
 func TestBlanksAroundValuesMakeNoBudget(t *testing.T) {
-	for _, door := range slices.Sorted(maps.Keys(newFixture(t, nil).doors)) {
+	for _, frontend := range slices.Sorted(maps.Keys(newFixture(t, nil).frontends)) {
 		g := NewWithT(t)
 		f := newFixture(t, nil, loginPlan())
 		for i, user := range []string{"alice", " alice", "alice\t ", "alice"} {
-			g.Expect(f.doors[door](g, user).Allowed).To(Equal(i < 3), "request %d at %s", i, door)
+			g.Expect(f.frontends[frontend](g, user).Allowed).To(Equal(i < 3), "request %d at %s", i, frontend)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // Bind binds the ports, so that a taken one is an error before anything else starts. The error
 // has the flag and the address.
-func (e *Endpoint) Bind(ctx context.Context) error {
+func (e *Server) Bind(ctx context.Context) error {
 	if operator := e.operatorPort(); e.options.OperatorOptional && operator.Address != "" && !e.withoutOperator {
 		if err := operator.Bind(ctx); errors.Is(err, syscall.EADDRINUSE) {
 			e.withoutOperator = true
@@ -26,7 +26,7 @@ func (e *Endpoint) Bind(ctx context.Context) error {
 }
 
 // ports returns the ports that are on.
-func (e *Endpoint) ports() []listen.Port {
+func (e *Server) ports() []listen.Port {
 	o := &e.options
 	ports := []listen.Port{
 		{Flag: "--http-address", Address: o.HTTPAddress, Server: e.HTTP},
@@ -39,6 +39,6 @@ func (e *Endpoint) ports() []listen.Port {
 	return slices.DeleteFunc(ports, func(p listen.Port) bool { return p.Address == "" })
 }
 
-func (e *Endpoint) operatorPort() listen.Port {
+func (e *Server) operatorPort() listen.Port {
 	return listen.Port{Flag: "--operator-address", Address: e.options.OperatorAddress, Server: e.Operator}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // describe returns the facts of this process, for operators.
-func (e *Endpoint) describe(ctx context.Context) *httptypes.Process {
+func (e *Server) describe(ctx context.Context) *httptypes.Process {
 	o := &e.options
 	p := &httptypes.Process{Version: o.Version, Certificates: []httptypes.Certificate{}}
 	if o.Redis != nil {

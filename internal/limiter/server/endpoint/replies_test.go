@@ -45,7 +45,7 @@ func TestNothingShowsWhatRedisQuotes(t *testing.T) {
 				o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 			}, loginPlan())
 			shown := []any{}
-			for _, ask := range f.doors {
+			for _, ask := range f.frontends {
 				shown = append(shown, ask(g, secret+"-user"))
 			}
 			g.Eventually(log.String).Should(ContainSubstring("error="))

@@ -30,7 +30,7 @@ func TestClientsAddNoSeries(t *testing.T) {
 	}
 	flood := func(from, to int) {
 		for n := from; n < to; n++ {
-			for _, send := range f.doors {
+			for _, send := range f.frontends {
 				send(g, fmt.Sprint("user-", n%3)) // some are denied
 				send(g, fmt.Sprint("invented-", n))
 			}

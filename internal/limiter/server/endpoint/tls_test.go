@@ -31,7 +31,7 @@ import (
 // running is an endpoint without policies that serves TLS. It accepts certificates of the CA
 // clients with the name "gateway".
 type running struct {
-	*endpoint.Endpoint
+	*endpoint.Server
 	t                *testing.T
 	servers, clients *testenv.Authority
 	dir              string
@@ -57,7 +57,7 @@ func startWithOperator(t *testing.T, operatorAddress string) *running {
 	g.Expect(err).NotTo(HaveOccurred())
 	store := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	t.Cleanup(func() { _ = store.Close() })
-	r.Endpoint = endpoint.New(endpoint.Options{
+	r.Server = endpoint.New(endpoint.Options{
 		Redis: store, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", TLS: files,
 		OperatorAddress: operatorAddress,
 		StoreTimeout:    time.Minute, Logger: logger, Registry: prometheus.NewRegistry(),
@@ -135,7 +135,7 @@ func (r *running) dial(config *tls.Config) func() error {
 	}
 }
 
-func TestDoorsNeedClientCertificates(t *testing.T) {
+func TestFrontendsNeedClientCertificates(t *testing.T) {
 	r := start(t)
 	for name, tc := range map[string]struct {
 		client                  *tls.Config

@@ -18,7 +18,7 @@ import (
 )
 
 // tracer returns the tracer of the engine, or nil without tracing.
-func (e *Endpoint) tracer() trace.Tracer {
+func (e *Server) tracer() trace.Tracer {
 	if e.options.Tracer == nil {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (e *Endpoint) tracer() trace.Tracer {
 
 // traceRedis adds a span for every command, without its statement, which contains keys of
 // callers.
-func (e *Endpoint) traceRedis() {
+func (e *Server) traceRedis() {
 	if e.options.Tracer == nil {
 		return
 	}
@@ -40,7 +40,7 @@ func (e *Endpoint) traceRedis() {
 }
 
 // traceHTTP adds a span for every request that is not a probe.
-func (e *Endpoint) traceHTTP(handler http.Handler) http.Handler {
+func (e *Server) traceHTTP(handler http.Handler) http.Handler {
 	if e.options.Tracer == nil {
 		return handler
 	}
@@ -64,7 +64,7 @@ func withoutKeys(next http.Handler) http.Handler {
 }
 
 // traceGRPC adds a span for every call.
-func (e *Endpoint) traceGRPC() stats.Handler {
+func (e *Server) traceGRPC() stats.Handler {
 	if e.options.Tracer == nil {
 		return nil
 	}

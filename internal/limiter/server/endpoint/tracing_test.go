@@ -32,20 +32,20 @@ func newTraced(t *testing.T) (*fixture, *tracetest.InMemoryExporter) {
 	return f, spans
 }
 
-// The call of a door, the decision and the Redis command are nested spans in the trace of the
+// The call of a frontend, the decision and the Redis command are nested spans in the trace of the
 // caller. No span contains the user.
-func TestSpansOfEachDoor(t *testing.T) {
+func TestSpansOfEachFrontend(t *testing.T) {
 	f, spans := newTraced(t)
 	const user = "alice-who-has-a-secret"
-	for door, name := range map[string]string{
+	for frontend, name := range map[string]string{
 		"check": "POST /v1/check", "authorize": "/v1/authorize",
 		"ext_authz": "envoy.service.auth.v3.Authorization/Check",
 		"ratelimit": "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
 	} {
-		t.Run(door, func(t *testing.T) {
+		t.Run(frontend, func(t *testing.T) {
 			g := NewWithT(t)
 			f.parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-			f.doors[door](g, user)
+			f.frontends[frontend](g, user)
 			// Outside the trace of a request the pool opens connections, and the memory of Redis is watched.
 			ofRequest := func() tracetest.SpanStubs {
 				return slices.DeleteFunc(spans.GetSpans(), func(s tracetest.SpanStub) bool {

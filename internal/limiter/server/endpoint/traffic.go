@@ -9,7 +9,7 @@ import (
 )
 
 // addReporter adds the Reporter of which policies have traffic, if anything reads the reports.
-func (e *Endpoint) addReporter() {
+func (e *Server) addReporter() {
 	o := &e.options
 	if !o.Traffic || o.Redis == nil {
 		return

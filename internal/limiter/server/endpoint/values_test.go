@@ -12,8 +12,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Every door that knows the path reads the query in the same way.
-func TestDoorsReadTheQuery(t *testing.T) {
+// Every frontend that knows the path reads the query in the same way.
+func TestFrontendsReadTheQuery(t *testing.T) {
 	policy := loginPlan(func(p *plan.Plan) {
 		p.Matches = p.Matches[:1]
 		p.Matches[0].QueryParameters = []plan.Entry{{Key: "tier", Value: "free"}}
@@ -35,15 +35,15 @@ func TestDoorsReadTheQuery(t *testing.T) {
 		"no account, a budget": {"?tier=free&", "dave", 3, "LimitExceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, door := range []string{"check", "authorize", "ext_authz"} {
+			for _, frontend := range []string{"check", "authorize", "ext_authz"} {
 				g := NewWithT(t)
 				f := newFixture(t, nil, policy)
 				f.longer = tc.query
 				for i := range 5 {
-					answer := f.doors[door](g, tc.user)
-					g.Expect(answer.Allowed).To(Equal(i < tc.allowed), "request %d at %s", i, door)
+					answer := f.frontends[frontend](g, tc.user)
+					g.Expect(answer.Allowed).To(Equal(i < tc.allowed), "request %d at %s", i, frontend)
 					if !answer.Allowed {
-						g.Expect(answer.Body.Reason).To(Equal(tc.reason), door)
+						g.Expect(answer.Body.Reason).To(Equal(tc.reason), frontend)
 					}
 				}
 			}

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// problem is a problem document as all front doors send it.
+// problem is a problem document as all frontends send it.
 type problem struct {
 	Type    string `json:"type"`
 	Title   string `json:"title"`

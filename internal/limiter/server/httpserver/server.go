@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package httpserver serves HTTP on one address, with TLS, bounds on what a client can hold,
-// and a drain at the end. It serves the HTTP door, the webhook, the probes and the metrics.
+// and a drain at the end. It serves the HTTP frontend, the webhook, the probes and the metrics.
 //
 // Reading order: server.go (the server), listener.go and conn.go (its connections), body.go (what
 // unfinished requests hold), problem.go (responses to malformed requests).

@@ -53,7 +53,7 @@ func (c *Cache) newDenial(call *store.Call, reply *store.Reply, changes uint64, 
 		received: c.now(), until: sent.Add(wait), checked: sent,
 	}
 	for i := range d.reply.Entries {
-		if e := &d.reply.Entries[i]; e.Verdict == store.Tripped {
+		if e := &d.reply.Entries[i]; e.Verdict == store.BlockStarted {
 			e.Verdict = store.Blocked // the next call meets the block that this one started
 		}
 	}

@@ -144,8 +144,8 @@ func (d *decision) giveBack() {
 	}
 }
 
-// decide decides the call at the time now.
-func (d *decision) decide() {
+// decideEntries decides the call at the time now.
+func (d *decision) decideEntries() {
 	d.reply = d.call.NewReply()
 	for i := range d.entries {
 		e := &d.entries[i]

@@ -106,7 +106,7 @@ func (d *decision) decideIfFound(entries []store.Entry) (decided, noRoom bool) {
 	if len(d.undecided) > 0 {
 		return false, noRoom
 	}
-	d.decide()
+	d.decideEntries()
 	d.store.expireLocked(locked, d.now)
 	return true, false
 }

@@ -19,8 +19,8 @@ const (
 	millionths = 1e6
 )
 
-// judge decides whether the check is admitted.
-func (s suppressed) judge(v *view, draw uint32) (admits, shed bool, share float64) {
+// judgeHit decides whether the check is admitted.
+func (s suppressed) judgeHit(v *view, draw uint32) (admits, shed bool, share float64) {
 	cost := v.entry.Cost
 	observed := s.observed(v) + float64(cost)
 	share = math.Floor(max(0, 1-float64(v.limit.Quota)/observed)*millionths) / millionths

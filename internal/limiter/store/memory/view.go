@@ -85,7 +85,7 @@ func (e *entry) AfterLast(i int, held, last, wait int64) int64 {
 }
 
 func (e *entry) Judge(i int, draw uint32) (admits, shed bool, suppression float64) {
-	return suppressed{}.judge(&e.views[i], draw)
+	return suppressed{}.judgeHit(&e.views[i], draw)
 }
 
 func (e *entry) Spend(i int, passes bool) {

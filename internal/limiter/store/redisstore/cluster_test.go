@@ -189,7 +189,7 @@ func TestClusterLostRace(t *testing.T) {
 			g.Expect(reply.Entries[0].Verdict).To(Equal(store.Admitted))
 			g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)), "refunded")
 			g.Expect(reply.Entries[1].Limits[0].Used).To(Equal(int64(1)), "an attempt stays counted")
-			g.Expect(reply.Entries[2].Verdict).To(BeElementOf(store.Tripped, store.Blocked))
+			g.Expect(reply.Entries[2].Verdict).To(BeElementOf(store.BlockStarted, store.Blocked))
 
 			peek := &store.Call{Entries: []store.Entry{{Policy: given, Key: keys[0], Cost: 8, Peek: true}}}
 			if a != store.Suppressed { // it also observes denied checks

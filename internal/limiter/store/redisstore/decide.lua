@@ -82,7 +82,7 @@ local function start_block(entry, may_start)
   end
   local ttl = exact_ttl(longest)
   write_block(entry, name, ttl)
-  entry.verdict, entry.block_left, entry.blocked_by = VERDICT_TRIPPED, (ttl + 1) * 1000, name
+  entry.verdict, entry.block_left, entry.blocked_by = VERDICT_BLOCK_STARTED, (ttl + 1) * 1000, name
   entry.began = not entry.known
 end
 

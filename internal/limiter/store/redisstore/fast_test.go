@@ -71,7 +71,7 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 	for i, o := range backend.send(t.Context(), batch) {
 		verdicts = append(verdicts, decoded(t, batch[i], o).Entries[0].Verdict)
 	}
-	g.Expect(verdicts).To(Equal([]store.Verdict{store.Admitted, store.Tripped, store.Blocked}))
+	g.Expect(verdicts).To(Equal([]store.Verdict{store.Admitted, store.BlockStarted, store.Blocked}))
 }
 
 // Checks of policies with and without reservations need no general path: the reports are short.

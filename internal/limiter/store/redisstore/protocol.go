@@ -92,7 +92,7 @@ var constants = map[string]any{
 	"ACTION_RENEW": int(store.Renew), "ACTION_CHARGE": int(store.Charge), "ACTION_SLICE": int(store.TakeSlice),
 
 	"VERDICT_ADMITTED": int(store.Admitted), "VERDICT_DENIED": int(store.Denied), "VERDICT_BLOCKED": int(store.Blocked),
-	"VERDICT_TRIPPED": int(store.Tripped),
+	"VERDICT_BLOCK_STARTED": int(store.BlockStarted),
 
 	"REPORT_BEGAN": reportBegan, "REPORT_HOLDS": reportHolds, "REPORT_SHORT": reportShort, "REPORT_REPAIRED": reportRepaired,
 	"REPLY_UNDECIDED": undecided, "REPLY_UNWRITTEN": unwrittenMark, "REPLY_MILLIONTHS": millionths,

@@ -87,7 +87,7 @@ func (c *replyCursor) readEntry(call *store.Call, i int, receipts bool) {
 	if verdict&reportRepaired != 0 {
 		c.repaired = append(c.repaired, i)
 	}
-	c.bad = c.bad || verdict < 0 || r.Verdict > store.Tripped
+	c.bad = c.bad || verdict < 0 || r.Verdict > store.BlockStarted
 	if r.Verdict >= store.Blocked {
 		r.BlockLeft = micros(c.number())
 		r.BlockedBy = c.text()

@@ -15,7 +15,7 @@ func Decide(call *store.Call, reply *store.Reply, entries []Entry) {
 	denied, repeated := call.Denied, false
 	for i := range entries {
 		e, r := &entries[i], &reply.Entries[i]
-		e.judge(r, call.Draw)
+		e.judgeLimits(r, call.Draw)
 		repeated = repeated || e.foundHold(r)
 	}
 	for i := range entries {
@@ -33,8 +33,8 @@ func Decide(call *store.Call, reply *store.Reply, entries []Entry) {
 	}
 }
 
-// judge sets the verdict of the entry and, of each limit, whether it admits the cost.
-func (e *Entry) judge(r *store.EntryReply, draw uint32) {
+// judgeLimits sets the verdict of the entry and, of each limit, whether it admits the cost.
+func (e *Entry) judgeLimits(r *store.EntryReply, draw uint32) {
 	if e.Action > store.Reserve {
 		for i := range r.Limits {
 			r.Limits[i].Admits = true
@@ -119,7 +119,7 @@ func (e *Entry) startBlock(r *store.EntryReply, mayStart func(r *store.EntryRepl
 			e.CountBlock(i, longest)
 		}
 	}
-	r.Verdict, r.BlockLeft, r.BlockedBy = store.Tripped, e.StartBlock(by, longest), by
+	r.Verdict, r.BlockLeft, r.BlockedBy = store.BlockStarted, e.StartBlock(by, longest), by
 	return true
 }
 

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// Decider answers checks. The engine implements it; doors call it.
+// Decider answers checks. The engine implements it; frontends call it.
 type Decider interface {
 	// Decide answers the check. It returns a *FieldError or *UnknownPolicyError for an
 	// invalid check, ErrNotReady before the first plans are loaded, and the error of ctx
@@ -17,8 +17,8 @@ type Decider interface {
 	Decide(ctx context.Context, check *Check) (*Decision, error)
 }
 
-// DoorOptions configure every door alike.
-type DoorOptions struct {
+// FrontendOptions configure every frontend alike.
+type FrontendOptions struct {
 	// TrustedProxies are the networks of the proxies whose forwarding headers are
 	// trusted.
 	TrustedProxies []netip.Prefix

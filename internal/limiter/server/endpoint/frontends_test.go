@@ -38,9 +38,9 @@ import (
 	"github.com/weir-dev/weir/test/testenv"
 )
 
-// doorAnswer is the part of an answer that all doors share. The status code is not part of it,
+// frontendAnswer is the part of an answer that all frontends share. The status code is not part of it,
 // because the rate limit protocol has one code for all denials.
-type doorAnswer struct {
+type frontendAnswer struct {
 	Allowed bool
 	Headers map[string]string
 	Body    decision // of a denial
@@ -56,12 +56,12 @@ type decision struct {
 	}
 }
 
-// compared are the headers that all doors must set to the same values.
+// compared are the headers that all frontends must set to the same values.
 var compared = []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Weir-Degraded", "X-RateLimit-Limit", "X-RateLimit-Remaining"}
 
-// fixture is an endpoint with four doors on a Redis whose clock the test sets.
+// fixture is an endpoint with four frontends on a Redis whose clock the test sets.
 type fixture struct {
-	*endpoint.Endpoint
+	*endpoint.Server
 	t     testing.TB
 	redis *testenv.Redis
 	clock *testenv.Clock
@@ -69,8 +69,8 @@ type fixture struct {
 	// parent is the span of the callers, or empty.
 	parent string
 	// longer is appended to the path of all requests.
-	longer string
-	doors  map[string]func(g *WithT, user string) doorAnswer
+	longer    string
+	frontends map[string]func(g *WithT, user string) frontendAnswer
 }
 
 func newFixture(tb testing.TB, edit func(*endpoint.Options), plans ...*plan.Plan) *fixture {
@@ -82,7 +82,7 @@ func newFixture(tb testing.TB, edit func(*endpoint.Options), plans ...*plan.Plan
 	tb.Cleanup(func() { _ = client.Close() })
 	options := endpoint.Options{
 		Redis: client, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0",
-		Door: limiter.DoorOptions{
+		Frontend: limiter.FrontendOptions{
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PrincipalHeader: "x-user", LegacyHeaders: true,
 		},
 		StoreTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
@@ -91,7 +91,7 @@ func newFixture(tb testing.TB, edit func(*endpoint.Options), plans ...*plan.Plan
 	if edit != nil {
 		edit(&options)
 	}
-	f := &fixture{t: tb, redis: server, clock: clock, Endpoint: endpoint.New(options)}
+	f := &fixture{t: tb, redis: server, clock: clock, Server: endpoint.New(options)}
 	f.Use(index.NewSnapshot(1, plans))
 	ctx, stop := context.WithCancel(tb.Context())
 	ended := make(chan error, 1)
@@ -105,7 +105,7 @@ func newFixture(tb testing.TB, edit func(*endpoint.Options), plans ...*plan.Plan
 		stop()
 		NewWithT(tb).Eventually(ended, "30s").Should(Receive(BeNil()))
 	})
-	f.doors = map[string]func(*WithT, string) doorAnswer{
+	f.frontends = map[string]func(*WithT, string) frontendAnswer{
 		"check": f.check, "authorize": f.authorize, "ext_authz": f.extAuthz, "ratelimit": f.rateLimit,
 	}
 	return f
@@ -119,7 +119,7 @@ func (f *fixture) context() context.Context {
 	return metadata.AppendToOutgoingContext(f.t.Context(), "traceparent", f.parent)
 }
 
-func (f *fixture) send(g *WithT, r *http.Request) doorAnswer {
+func (f *fixture) send(g *WithT, r *http.Request) frontendAnswer {
 	if f.parent != "" {
 		r.Header.Set("Traceparent", f.parent)
 	}
@@ -132,12 +132,12 @@ func (f *fixture) send(g *WithT, r *http.Request) doorAnswer {
 	for name, values := range response.Header {
 		headers[name] = values[0]
 	}
-	return newDoorAnswer(g, response.StatusCode == http.StatusOK, headers, body)
+	return newFrontendAnswer(g, response.StatusCode == http.StatusOK, headers, body)
 }
 
-// newDoorAnswer keeps the compared headers. Their case depends on the transport.
-func newDoorAnswer(g *WithT, allowed bool, headers map[string]string, body []byte) doorAnswer {
-	s := doorAnswer{Allowed: allowed, Headers: map[string]string{}}
+// newFrontendAnswer keeps the compared headers. Their case depends on the transport.
+func newFrontendAnswer(g *WithT, allowed bool, headers map[string]string, body []byte) frontendAnswer {
+	s := frontendAnswer{Allowed: allowed, Headers: map[string]string{}}
 	for name, value := range headers {
 		if i := slices.IndexFunc(compared, func(c string) bool { return strings.EqualFold(c, name) }); i >= 0 {
 			s.Headers[compared[i]] = value
@@ -149,7 +149,7 @@ func newDoorAnswer(g *WithT, allowed bool, headers map[string]string, body []byt
 	return s
 }
 
-func (f *fixture) check(g *WithT, user string) doorAnswer {
+func (f *fixture) check(g *WithT, user string) frontendAnswer {
 	body := fmt.Sprintf(`{"attributes":{"method":"POST","host":"Shop.Example:443","path":"/a/../login%s?x=1",
 		"headers":{"X-User":%q},"principal":%[2]q,"remoteAddress":"192.0.2.1"}}`, f.longer, user)
 	r, err := http.NewRequest(http.MethodPost, "http://"+f.HTTP.Addr()+"/v1/check", strings.NewReader(body))
@@ -157,7 +157,7 @@ func (f *fixture) check(g *WithT, user string) doorAnswer {
 	return f.send(g, r)
 }
 
-func (f *fixture) authorize(g *WithT, user string) doorAnswer {
+func (f *fixture) authorize(g *WithT, user string) frontendAnswer {
 	r, err := http.NewRequest(http.MethodGet, "http://"+f.HTTP.Addr()+"/v1/authorize", http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, value := range map[string]string{
@@ -169,7 +169,7 @@ func (f *fixture) authorize(g *WithT, user string) doorAnswer {
 	return f.send(g, r)
 }
 
-func (f *fixture) extAuthz(g *WithT, user string) doorAnswer {
+func (f *fixture) extAuthz(g *WithT, user string) frontendAnswer {
 	address := &corev3.SocketAddress{Address: "192.0.2.1"}
 	response, err := authv3.NewAuthorizationClient(f.conn).Check(f.context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: address}}},
@@ -183,10 +183,10 @@ func (f *fixture) extAuthz(g *WithT, user string) doorAnswer {
 		headers[o.GetHeader().GetKey()] = o.GetHeader().GetValue()
 	}
 	allowed := codes.Code(response.GetStatus().GetCode()) == codes.OK
-	return newDoorAnswer(g, allowed, headers, []byte(response.GetDeniedResponse().GetBody()))
+	return newFrontendAnswer(g, allowed, headers, []byte(response.GetDeniedResponse().GetBody()))
 }
 
-func (f *fixture) rateLimit(g *WithT, user string) doorAnswer {
+func (f *fixture) rateLimit(g *WithT, user string) frontendAnswer {
 	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.context(), &ratelimitv3.RateLimitRequest{
 		Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
 			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login" + f.longer}, {Key: "user", Value: user}}},
@@ -200,10 +200,10 @@ func (f *fixture) rateLimit(g *WithT, user string) doorAnswer {
 	allowed := response.GetOverallCode() == ratelimitv3.RateLimitResponse_OK
 	g.Expect(response.GetStatuses()[0].GetCode()).To(Equal(response.GetOverallCode()))
 	g.Expect(bytes.TrimSpace(response.GetRawBody()) == nil || !allowed).To(BeTrue())
-	return newDoorAnswer(g, allowed, headers, response.GetRawBody())
+	return newFrontendAnswer(g, allowed, headers, response.GetRawBody())
 }
 
-// loginPlan matches the login request of each door.
+// loginPlan matches the login request of each frontend.
 func loginPlan(edits ...func(*plan.Plan)) *plan.Plan {
 	p := &plan.Plan{
 		Namespace: "shop", Name: "login", Mode: plan.ModeEnforce, OnMissingKey: plan.MissingKeyShare,
@@ -228,8 +228,8 @@ func loginPlan(edits ...func(*plan.Plan)) *plan.Plan {
 }
 
 // A sequence of equal requests has the same decisions, reasons, remaining units and headers at
-// every door.
-func TestDoorsAgree(t *testing.T) {
+// every frontend.
+func TestFrontendsAgree(t *testing.T) {
 	block := func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }
 	for name, tc := range map[string]struct {
 		plan    *plan.Plan
@@ -259,15 +259,15 @@ func TestDoorsAgree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			all := map[string][]doorAnswer{}
-			for _, door := range []string{"check", "authorize", "ext_authz", "ratelimit"} {
+			all := map[string][]frontendAnswer{}
+			for _, frontend := range []string{"check", "authorize", "ext_authz", "ratelimit"} {
 				f := newFixture(t, nil, tc.plan)
 				f.clock.Set(time.Unix(1_900_000_000, 0))
 				if tc.stopped {
 					f.redis.Stop()
 				}
 				for range tc.want {
-					all[door] = append(all[door], f.doors[door](g, tc.user))
+					all[frontend] = append(all[frontend], f.frontends[frontend](g, tc.user))
 					f.clock.Advance(10 * time.Millisecond)
 				}
 			}
@@ -280,24 +280,24 @@ func TestDoorsAgree(t *testing.T) {
 				}
 			}
 			g.Expect(got).To(Equal(tc.want))
-			for door := range maps.Keys(all) {
-				g.Expect(all[door]).To(Equal(all["check"]), door)
+			for frontend := range maps.Keys(all) {
+				g.Expect(all[frontend]).To(Equal(all["check"]), frontend)
 			}
 		})
 	}
 }
 
-func TestDoorsShareCounters(t *testing.T) {
+func TestFrontendsShareCounters(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(t, nil, loginPlan())
-	for i, door := range []string{"check", "authorize", "ext_authz"} {
-		first := f.doors[door](g, "alice")
+	for i, frontend := range []string{"check", "authorize", "ext_authz"} {
+		first := f.frontends[frontend](g, "alice")
 		g.Expect(first.Allowed).To(BeTrue())
 		g.Expect(first.Headers).To(HaveKeyWithValue("RateLimit", ContainSubstring(fmt.Sprintf(`"shop/login-burst";r=%d;t=60`, 2-i))))
 		g.Expect(first.Headers).To(HaveKeyWithValue("X-RateLimit-Limit", "3"))
 	}
-	for door, send := range f.doors {
-		g.Expect(send(g, "alice").Body.Code).To(Equal("TooManyAttempts"), door)
+	for frontend, send := range f.frontends {
+		g.Expect(send(g, "alice").Body.Code).To(Equal("TooManyAttempts"), frontend)
 	}
 	g.Expect(f.rateLimit(g, "bob").Allowed).To(BeTrue())
 }
