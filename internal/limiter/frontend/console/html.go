@@ -10,7 +10,7 @@ import (
 )
 
 // markup is HTML that is being written. Values enter it only through add and its like, which escape them. So no template
-// calls methods by name, and the linker can remove the methods that nobody calls.
+// calls methods by name, and the linker can remove unused methods.
 type markup struct{ bytes.Buffer }
 
 // literal is HTML of this package. Constants convert to it by themselves, variables do not: what others

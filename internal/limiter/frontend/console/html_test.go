@@ -133,7 +133,7 @@ func (f *filler) text() string {
 	return text
 }
 
-// Pages are equal to those of html/template, with hostile texts in every field.
+// Pages are equal to the pages of html/template, with hostile texts in every field.
 func TestPagesEscapeLikeHTMLTemplate(t *testing.T) {
 	for page, empty := range map[string]func() content{
 		"login":    func() content { return &loginPage{} },
