@@ -24,6 +24,7 @@
 //	registry.go      the keys of the registry
 //	redis.go         Redis: one redis-server or valkey-server
 //	calls.go         Calls: how often a server has run a command
+//	pauses.go        Pauses: when the machine was too busy for a test
 //	ports.go         FreeAddr: addresses for servers
 //	clock.go         Clock: the wall clock of a server, set by the test
 //	cputime.go       CPUTime: the CPU time of processes

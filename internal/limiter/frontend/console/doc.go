@@ -20,16 +20,17 @@
 //	page.go      from the data of a page to a response
 //	html.go      escaping and links
 //	layout.go    what surrounds every page
-//	parts_html.go  what pages share; NAME_html.go is the HTML of the page in NAME.go
+//	parts_html.go  what pages share
 //	load.go      parts of a page that load at the same time
 //	format.go    numbers, times and keys as text
 //	plot.go      rates as a drawing
-//	overview.go  the overview
-//	policies.go  the list of policies
-//	policy.go    one policy, on top of
+//	overview.go  the overview, with overview_html.go
+//	policies.go  the list of policies, with policies_html.go
+//	policy.go    one policy, with policy_html.go, on top of
 //	facts.go       a plan as text
-//	key.go       one key, on top of
+//	key.go       one key, with key_html.go, on top of
 //	window.go      its limits as a drawing
-//	change.go    changes of a key, and their confirmation
-//	try.go       the explanation of a request
+//	change.go    changes of a key, and their confirmation, with change_html.go
+//	try.go       the explanation of a request, with try_html.go
+//	login_html.go  the pages without a session
 package console
