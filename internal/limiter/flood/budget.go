@@ -111,7 +111,7 @@ func (b *Budget) update() {
 	b.spentUntil.Store(max(b.spentUntil.Load(), int64(until)))
 }
 
-// Spent reports whether the policy may begin no further key now. While the budget stays spent, one
+// Exhausted reports whether the policy may begin no further key now. While the budget stays exhausted, one
 // key may begin in each sixtieth of the longest life, which is when Begin looks again.
 func (b *Budget) Exhausted(now time.Time) bool {
 	until := b.spentUntil.Load()
