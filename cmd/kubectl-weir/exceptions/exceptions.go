@@ -28,6 +28,11 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/policies"
 )
 
+// Commands returns the commands of this package.
+func Commands(c *connect.Connection) []*cobra.Command {
+	return []*cobra.Command{newRaiseCommand(c), newExceptionsCommand(c)}
+}
+
 // exceptionsCommand lists or deletes exceptions.
 type exceptionsCommand struct {
 	*connect.Connection

@@ -5,7 +5,6 @@
 //
 // Read the files in this order:
 //
-//	commands.go  all commands
 //	wire.go         wire: the manifests by which a gateway asks Weir, from
 //	wirecluster.go  what the cluster has
 //	probe.go        probe

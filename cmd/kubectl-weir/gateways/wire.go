@@ -22,6 +22,11 @@ import (
 	"github.com/weir-dev/weir/internal/wiring"
 )
 
+// Commands returns the commands of this package.
+func Commands(c *connect.Connection) []*cobra.Command {
+	return []*cobra.Command{newWireCommand(c), newProbeCommand(c), newTargetsCommand(c)}
+}
+
 // wireKinds are the kinds that the first part of TARGET names, in the order in which they are tried.
 var wireKinds = map[string][]string{
 	"gateway":   {plan.TargetGateway},

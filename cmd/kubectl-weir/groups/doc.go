@@ -5,7 +5,6 @@
 //
 // Read the files in this order:
 //
-//	commands.go  all commands
 //	groups.go        list, diff and import, from
 //	groupsfile.go    the keys of a file, to
 //	groupsplan.go    objects, in which a key is placed by its hash, with

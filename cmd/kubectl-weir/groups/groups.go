@@ -23,6 +23,11 @@ import (
 	"github.com/weir-dev/weir/internal/offline"
 )
 
+// Commands returns the commands of this package.
+func Commands(c *connect.Connection) []*cobra.Command {
+	return []*cobra.Command{newGroupsCommand(c)}
+}
+
 // shownChanges is how many changed keys are shown.
 const shownChanges = 20
 

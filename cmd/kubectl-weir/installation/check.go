@@ -17,6 +17,11 @@ import (
 	"github.com/weir-dev/weir/internal/duration"
 )
 
+// Commands returns the commands of this package.
+func Commands(c *connect.Connection) []*cobra.Command {
+	return []*cobra.Command{newCheckCommand(c), newVersionCommand(c), newAccessCommand(c), newConsoleCommand(c)}
+}
+
 // checkPoll is the time between two rounds of --wait.
 const checkPoll = 2 * time.Second
 

@@ -5,7 +5,6 @@
 //
 // Read the files in this order:
 //
-//	commands.go  all commands
 //	check.go          check: the report, from
 //	checkcluster.go   the API server, with
 //	checkpods.go      the pods, and

@@ -5,7 +5,6 @@
 //
 // Read the files in this order:
 //
-//	commands.go  all commands
 //	state.go     state, block, unblock and reset, on one key or, by
 //	selected.go  one part, on listed keys
 //	who.go       who

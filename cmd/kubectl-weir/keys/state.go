@@ -19,6 +19,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 )
 
+// Commands returns the commands of this package.
+func Commands(c *connect.Connection) []*cobra.Command {
+	return []*cobra.Command{newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c), newBlocksCommand(c), newTopCommand(c), newWhoCommand(c)}
+}
+
 // arguments are the arguments of every command on a key.
 const arguments = "POLICY [KEY...]"
 

@@ -5,7 +5,6 @@
 //
 // Read the files in this order:
 //
-//	commands.go  all commands
 //	explain.go      explain
 //	explanation.go  the answer of explain as tables
 //	shadow.go       shadow and enforce

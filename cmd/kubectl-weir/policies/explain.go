@@ -19,6 +19,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 )
 
+// Commands returns the commands of this package.
+func Commands(c *connect.Connection) []*cobra.Command {
+	return []*cobra.Command{newExplainCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c)}
+}
+
 // checkFlags describe a check, much as the flags of curl describe a request.
 type checkFlags struct {
 	method        string
