@@ -58,9 +58,6 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	if hasCode && exit.Code != exitUsage {
 		return exit.Code
 	}
-	if _, failed := errors.AsType[*connect.FailedError](err); failed {
-		return exitFailure
-	}
 	_, _ = fmt.Fprintln(streams.ErrOut, "See kubectl weir --help.")
 	return exitUsage
 }

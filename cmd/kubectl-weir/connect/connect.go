@@ -26,6 +26,9 @@ import (
 // CallTimeout bounds one call of Weir.
 const CallTimeout = 30 * time.Second
 
+// AsFailed returns the error of a command whose arguments are valid. All other errors are of usage.
+func AsFailed(cause error) error { return &offline.ExitError{Code: 1, Err: cause} }
+
 // Connection selects a Weir: in the cluster of the kubeconfig, or at an address.
 type Connection struct {
 	Kube          *genericclioptions.ConfigFlags

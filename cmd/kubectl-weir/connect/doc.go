@@ -8,7 +8,6 @@
 //	connect.go  the flags of the connection, and the connection they select
 //	cluster.go  the pod, the port-forward and the token in a cluster
 //	client.go   the calls of Weir's HTTP API
-//	failure.go  errors of commands whose arguments are valid
 //	output.go   text, JSON and YAML
 //	table.go    tables with a heading
 //	text.go     keys for a terminal

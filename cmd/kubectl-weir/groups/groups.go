@@ -146,7 +146,7 @@ Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid argume
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, change, err := f.changeOf(cmd, c, args[0])
-			if failed, ok := errors.AsType[*connect.FailedError](err); ok {
+			if failed, ok := errors.AsType[*offline.ExitError](err); ok {
 				return &offline.ExitError{Code: policies.ExitDiffFailed, Err: failed}
 			}
 			if err != nil {

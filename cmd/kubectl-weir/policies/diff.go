@@ -64,7 +64,7 @@ Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid argume
 				return &offline.ExitError{Code: ExitDiffFailed, Err: err}
 			}
 			d, err := diff(cmd.Context(), c, cmd.ErrOrStderr(), objects)
-			if _, failed := errors.AsType[*connect.FailedError](err); failed {
+			if _, failed := errors.AsType[*offline.ExitError](err); failed {
 				return &offline.ExitError{Code: ExitDiffFailed, Err: err}
 			}
 			if err != nil {
