@@ -5,6 +5,7 @@
 package message
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -24,12 +25,13 @@ func Truncate(text string, maxBytes int) string {
 	return text[:end] + ellipsis
 }
 
-// Printable replaces control characters, which a terminal might obey.
+// Printable replaces what could control a terminal, and what a header must not contain: the characters that
+// [strconv.IsPrint] excludes.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '\uFFFD'
+		if strconv.IsPrint(r) {
+			return r
 		}
-		return r
+		return '\uFFFD'
 	}, text)
 }

@@ -17,6 +17,7 @@ import (
 
 	limits "github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/message"
 	"github.com/weir-dev/weir/internal/offline"
 )
 
@@ -100,7 +101,7 @@ func (c *Client) Call(ctx context.Context, method, path string, body []byte, int
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	if claimed := Printable(c.user); claimed != "" {
+	if claimed := message.Printable(c.user); claimed != "" {
 		request.Header.Set("Weir-Claimed-User", claimed)
 	}
 	response, err := c.HTTP.Do(request)

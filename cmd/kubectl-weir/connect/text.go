@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // MaxShownKey is how many characters of a key a table shows.
@@ -57,21 +58,5 @@ func HashText(hash string) string {
 	if hash == "" {
 		return "-"
 	}
-	return Visible(hash)
-}
-
-// Visible replaces what could control a terminal by question marks.
-func Visible(text string) string { return replaceUnprintable(text, '?') }
-
-// Printable removes what a header must not contain, or what could control a terminal.
-func Printable(text string) string { return replaceUnprintable(text, -1) }
-
-// replaceUnprintable replaces the characters that [strconv.IsPrint] excludes; -1 removes them.
-func replaceUnprintable(text string, by rune) string {
-	return strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return by
-	}, text)
+	return message.Printable(hash)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/cmd/kubectl-weir/policies"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // Commands returns the commands of this package.
@@ -193,7 +194,7 @@ func (x *exceptions) list(ctx context.Context, policy string) (connect.Answer, e
 		for i := range all {
 			e := &all[i]
 			t.Row(e.Namespace, e.Name, e.Spec.Policy, connect.PartsText(e.Spec.Key), exceptionChange(&e.Spec), e.Spec.Until.UTC().Format(time.RFC3339), stateOf(e),
-				connect.Printable(e.Annotations[v1alpha1.RequestedByAnnotation]), connect.Printable(e.Spec.Reason))
+				message.Printable(e.Annotations[v1alpha1.RequestedByAnnotation]), message.Printable(e.Spec.Reason))
 		}
 		return t.Flush()
 	})

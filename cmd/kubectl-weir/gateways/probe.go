@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // probeTimeout bounds the request to the URL. It is longer than the default timeout of Envoy Gateway for a check.
@@ -165,7 +166,7 @@ func (f *probeFlags) send(ctx context.Context, request *http.Request, code *http
 		return nil, fmt.Errorf("the URL does not answer: %w", err)
 	}
 	_ = response.Body.Close() // HEAD has none
-	result := &ProbeResult{URL: request.URL.Redacted(), Status: response.StatusCode, Location: connect.Printable(response.Header.Get("Location")), method: f.method}
+	result := &ProbeResult{URL: request.URL.Redacted(), Status: response.StatusCode, Location: message.Printable(response.Header.Get("Location")), method: f.method}
 	header := response.Header.Get(code.AnswerHeader)
 	if header == "" {
 		return result, nil
@@ -189,7 +190,7 @@ func (r *ProbeResult) err() error {
 	case !r.Wired:
 		return errors.New("not wired: Weir did not answer this request")
 	case r.Report.Problem != "":
-		return fmt.Errorf("wired, but Weir cannot decide these requests: %s", connect.Printable(r.Report.Problem))
+		return fmt.Errorf("wired, but Weir cannot decide these requests: %s", message.Printable(r.Report.Problem))
 	case len(r.MissingTargets) > 0:
 		return fmt.Errorf("wired, but Weir did not see %s", strings.Join(r.MissingTargets, ", "))
 	}
@@ -213,7 +214,7 @@ func (r *ProbeResult) write(w io.Writer) error {
 		if text == "" {
 			return "-"
 		}
-		return connect.Printable(text)
+		return message.Printable(text)
 	}
 	p.Row("Wired:", "yes, by "+orNone(report.Frontend))
 	p.Row("Replica:", orNone(report.Replica))

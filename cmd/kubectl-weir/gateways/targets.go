@@ -23,6 +23,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/keys"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // targetRow is a Gateway or route, or a part of it, with one policy that names it.
@@ -189,7 +190,7 @@ func (l *TargetList) write(w io.Writer) error {
 		case row.Policy == "":
 			note = "no policy names it"
 		}
-		t.Row(connect.Visible(cmp.Or(row.Target, "(by matches)")), connect.Visible(cmp.Or(row.Policy, "-")), cmp.Or(string(row.Mode), "-"), l.lastCheck(row), note)
+		t.Row(message.Printable(cmp.Or(row.Target, "(by matches)")), message.Printable(cmp.Or(row.Policy, "-")), cmp.Or(string(row.Mode), "-"), l.lastCheck(row), note)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/duration"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // Commands returns the commands of this package.
@@ -172,7 +173,7 @@ func (r *report) write(w io.Writer) error {
 	var errs []error
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		_, err := fmt.Fprintf(w, "%-11s  %-*s  %s\n", marks[f.Outcome], width, f.Check, connect.Printable(f.Detail))
+		_, err := fmt.Fprintf(w, "%-11s  %-*s  %s\n", marks[f.Outcome], width, f.Check, message.Printable(f.Detail))
 		errs = append(errs, err)
 		if f.Fix != "" {
 			_, err = fmt.Fprintf(w, "%-11s  %-*s  -> %s\n", "", width, "", f.Fix)

@@ -46,7 +46,7 @@ func TestCheckReportsWhatToDo(t *testing.T) {
 	r.skip("webhook", errors.New("forbidden"))
 	out := &bytes.Buffer{}
 	g.Expect(r.write(out)).To(Succeed())
-	g.Expect(out.String()).To(Equal(`FAILED       redis         evicts[31m
+	g.Expect(out.String()).To(Equal(`FAILED       redis         evicts�[31m
                            -> set it
 ok           certificates  none
 not checked  webhook       forbidden

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/message"
 	"github.com/weir-dev/weir/internal/offline"
 )
 
@@ -177,9 +178,9 @@ func (l *BlockList) write(w io.Writer) error {
 			b := &l.Blocks[i]
 			by := "an operator"
 			if b.Limit != "" {
-				by = "limit " + connect.Visible(b.Limit)
+				by = "limit " + message.Printable(b.Limit)
 			}
-			t.Row(connect.Visible(b.Policy), connect.ListedText(&b.ListedKey), connect.HashText(b.KeyHash), by, connect.Millis(b.LeftMs))
+			t.Row(message.Printable(b.Policy), connect.ListedText(&b.ListedKey), connect.HashText(b.KeyHash), by, connect.Millis(b.LeftMs))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -197,7 +198,7 @@ func missingNote(missing []string) string {
 	if len(missing) == 0 {
 		return ""
 	}
-	return "These replicas did not report: " + connect.Visible(strings.Join(missing, ", ")) + "."
+	return "These replicas did not report: " + message.Printable(strings.Join(missing, ", ")) + "."
 }
 
 // HiddenNote reports policies that the caller may not list.

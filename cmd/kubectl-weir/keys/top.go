@@ -11,6 +11,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // TopList is the answer of GET /v1/top.
@@ -57,7 +58,7 @@ func decisions(t *connect.Table, policy string, mode plan.Mode, d *httptypes.Dec
 	if mode == "" {
 		mode = "-"
 	}
-	t.Row(connect.Visible(policy), connect.Visible(string(mode)), denied(d.LastMinute), denied(d.Last5Minutes), denied(d.LastHour), connect.Number(d.LastHour.Allowed))
+	t.Row(message.Printable(policy), message.Printable(string(mode)), denied(d.LastMinute), denied(d.Last5Minutes), denied(d.LastHour), connect.Number(d.LastHour.Allowed))
 }
 
 // writeCandidates writes a table of the policies whose candidates differ from the limits in force.
@@ -73,7 +74,7 @@ func (l *TopList) writeCandidates(w io.Writer) error {
 			t.Heading("POLICY", "ONLY CANDIDATE DENIES 1M", "1H", "ONLY CANDIDATE ALLOWS 1M", "1H")
 		}
 		minute, hour := p.Decisions.LastMinute, p.Decisions.LastHour
-		t.Row(connect.Visible(p.Policy), connect.Number(minute.CandidateDenied), connect.Number(hour.CandidateDenied),
+		t.Row(message.Printable(p.Policy), connect.Number(minute.CandidateDenied), connect.Number(hour.CandidateDenied),
 			connect.Number(minute.CandidateAllowed), connect.Number(hour.CandidateAllowed))
 	}
 	if !t.HasHeading {
@@ -93,7 +94,7 @@ func (l *TopList) writeKeys(w io.Writer) error {
 				t.Heading("POLICY", "KEY", "HASH", "DENIED")
 			}
 			k := &p.Keys[j]
-			t.Row(connect.Visible(p.Policy), connect.ListedText(&k.ListedKey), connect.HashText(k.KeyHash), denied(k.Denials))
+			t.Row(message.Printable(p.Policy), connect.ListedText(&k.ListedKey), connect.HashText(k.KeyHash), denied(k.Denials))
 		}
 	}
 	if !t.HasHeading {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/message"
 	"github.com/weir-dev/weir/internal/offline"
 )
 
@@ -82,7 +83,7 @@ func (l *foundKeys) write(w io.Writer) error {
 	t.Heading("POLICY", "KEY", "HASH", "STATE", "LIFT WITH")
 	for i := range l.Keys {
 		k := &l.Keys[i]
-		t.Row(connect.Visible(k.Policy), connect.ListedText(&k.ListedKey), connect.HashText(k.KeyHash), deniedBy(k), liftWith(k))
+		t.Row(message.Printable(k.Policy), connect.ListedText(&k.ListedKey), connect.HashText(k.KeyHash), deniedBy(k), liftWith(k))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -106,7 +107,7 @@ func deniedBy(k *httptypes.FoundKey) string {
 	case k.Limit == "":
 		return "blocked for " + connect.Millis(k.LeftMs) + " by an operator"
 	default:
-		return "blocked for " + connect.Millis(k.LeftMs) + " by limit " + connect.Visible(k.Limit)
+		return "blocked for " + connect.Millis(k.LeftMs) + " by limit " + message.Printable(k.Limit)
 	}
 }
 
@@ -116,6 +117,6 @@ func liftWith(k *httptypes.FoundKey) string {
 	if k.Blocked {
 		command = "unblock"
 	}
-	namespace, name, _ := strings.Cut(connect.Visible(k.Policy), "/")
+	namespace, name, _ := strings.Cut(message.Printable(k.Policy), "/")
 	return fmt.Sprintf("kubectl weir %s %s --key-hash %s -n %s", command, name, connect.HashText(k.KeyHash), namespace)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/keys"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/message"
 	"github.com/weir-dev/weir/internal/warning"
 )
 
@@ -139,7 +140,7 @@ func (d *Differences) write(w io.Writer) error {
 func writeFields(w io.Writer, fields []fieldChange) error {
 	t := connect.NewTable(w)
 	for _, f := range fields {
-		t.Row("  "+connect.Visible(f.Field), shownValue(f.Was)+" -> "+shownValue(f.Is))
+		t.Row("  "+message.Printable(f.Field), shownValue(f.Was)+" -> "+shownValue(f.Is))
 	}
 	return t.Flush()
 }
@@ -165,7 +166,7 @@ func (p *policyDifference) write(w io.Writer) error {
 	}
 	note := fmt.Sprintf("  %d listed keys checked, %d over at once; other keys are unknown.", p.KeysChecked, len(p.Over))
 	if p.KeysNotChecked != "" {
-		note = "  Keys not checked: " + connect.Visible(p.KeysNotChecked)
+		note = "  Keys not checked: " + message.Printable(p.KeysNotChecked)
 	}
 	_, err := fmt.Fprintln(w, note)
 	return err
@@ -176,5 +177,5 @@ func shownValue(value string) string {
 	if value == "" {
 		return "(none)"
 	}
-	return connect.Visible(value)
+	return message.Printable(value)
 }

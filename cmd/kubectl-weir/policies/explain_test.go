@@ -96,16 +96,16 @@ Degraded:   Redis does not answer, so failureMode Closed decides
 
 Policy:       shop/p (mode Shadow: denies no request)
 Applies by:   spec.matches[1]
-Key:          Expression ]0;title "\x1b]0;title\a\u202e\n"
+Key:          Expression �]0;title��� "\x1b]0;title\a\u202e\n"
 Override:     vip (Limits)
 Verdict:      denies, LimitExceeded, by limit l
 
 NEAR MISS   WHY IT DOES NOT APPLY
 shop/q      spec.matches[0].hosts wants "a" or "b", the request has "\x1b]0;title\a\u202e\n"; its expression was not evaluated
-shop/r      not loaded: ]0;title
+shop/r      not loaded: �]0;title���
 shop/s      spec.matches[2] matches, but the mode is Disabled
 shop/t      spec.matches[0].methods wants "GET", the request has none
-shop/u      OfALaterWeir]0;title
+shop/u      OfALaterWeir�]0;title���
 
 1 more policies apply, in Namespaces that you may not read.
 2 near misses are in Namespaces that you may not read.

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // explanation is the answer of POST /v1/explain.
@@ -124,7 +125,7 @@ func keyText(parts []httptypes.ExplainedKeyPart) string {
 	}
 	texts := make([]string, len(parts))
 	for i, part := range parts {
-		texts[i] = strings.TrimSpace(strings.TrimSpace(string(part.Type)+" "+connect.Printable(part.Name)) + " " + strconv.Quote(part.Value))
+		texts[i] = strings.TrimSpace(strings.TrimSpace(string(part.Type)+" "+message.Printable(part.Name)) + " " + strconv.Quote(part.Value))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -147,7 +148,7 @@ func why(m *httptypes.NearMiss) string {
 	case limiter.NearDisabled:
 		return appliesBy(m.Match) + " matches, but the mode is Disabled"
 	case limiter.NearNotLoaded:
-		return "not loaded: " + connect.Printable(m.Detail)
+		return "not loaded: " + message.Printable(m.Detail)
 	case limiter.NearMismatch:
 		text := fmt.Sprintf("%s.%s wants %s, the request has %s", appliesBy(m.Match), m.Field, quoted(m.Wants, " or "), quoted(m.Got, ", "))
 		if m.Unverified {
@@ -155,7 +156,7 @@ func why(m *httptypes.NearMiss) string {
 		}
 		return text
 	default: // of a later Weir
-		return strings.TrimSpace(connect.Printable(string(m.Reason) + " " + m.Detail))
+		return strings.TrimSpace(message.Printable(string(m.Reason) + " " + m.Detail))
 	}
 }
 
