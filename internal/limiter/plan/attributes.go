@@ -5,6 +5,7 @@ package plan
 
 import (
 	"net/netip"
+	urlpath "path"
 	"strings"
 	"unicode"
 )
@@ -117,19 +118,8 @@ func NormalizePath(path string) string {
 	if isClean(path) {
 		return path
 	}
-	segments := strings.Split(path, "/")
-	kept := make([]string, 0, len(segments))
-	for _, s := range segments {
-		switch s {
-		case "", ".":
-		case "..":
-			kept = kept[:max(len(kept)-1, 0)]
-		default:
-			kept = append(kept, s)
-		}
-	}
-	clean := "/" + strings.Join(kept, "/")
-	if last := segments[len(segments)-1]; len(kept) > 0 && (last == "" || last == "." || last == "..") {
+	clean := urlpath.Clean("/" + path)
+	if last := path[strings.LastIndexByte(path, '/')+1:]; clean != "/" && (last == "" || last == "." || last == "..") {
 		clean += "/"
 	}
 	return clean
