@@ -4,7 +4,6 @@
 package intake
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/weir-dev/weir/internal/limiter/server/listen"
 )
 
 // listener accepts all connections at once and returns from Accept those to be served.
@@ -49,7 +50,7 @@ func newListener(in *Intake, inner net.Listener) *listener {
 		Listener: inner, in: in, sources: map[netip.Addr]*source{},
 		serve: make(chan *conn, in.bounds.open), failed: make(chan error), done: make(chan struct{}),
 	}
-	go l.accept()
+	go listen.AcceptAll(inner, l.add, l.failed, l.done)
 	return l
 }
 
@@ -101,25 +102,6 @@ func (l *listener) unaccepted() (all []*conn) {
 			all = append(all, c)
 		default:
 			return all
-		}
-	}
-}
-
-// accept accepts connections until Close. An error is retried as often as Accept is called.
-func (l *listener) accept() {
-	for {
-		inner, err := l.Listener.Accept()
-		if err == nil {
-			l.add(inner)
-			continue
-		}
-		select {
-		case l.failed <- err:
-		case <-l.done:
-			return
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+
+	"github.com/weir-dev/weir/internal/limiter/server/listen"
 )
 
 // listener returns connections whose bytes are counted.
@@ -41,7 +43,7 @@ type tlsListener struct {
 func newTLSListener(s *Server, inner net.Listener, config *tls.Config) *tlsListener {
 	l := &tlsListener{Listener: inner, server: s, config: config, ready: make(chan net.Conn), failed: make(chan error)}
 	l.ctx, l.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
-	go l.accept()
+	go listen.AcceptAll(inner, func(accepted net.Conn) { go l.shake(s.newRawConn(accepted)) }, l.failed, l.ctx.Done())
 	return l
 }
 
@@ -61,25 +63,6 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 func (l *tlsListener) Close() error {
 	l.cancel()
 	return l.Listener.Close()
-}
-
-// accept accepts connections until Close. An error is retried as often as Accept is called.
-func (l *tlsListener) accept() {
-	for {
-		accepted, err := l.Listener.Accept()
-		if err == nil {
-			go l.shake(l.server.newRawConn(accepted))
-			continue
-		}
-		select {
-		case l.failed <- err:
-		case <-l.ctx.Done():
-			return
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-	}
 }
 
 // shake returns the connection from Accept after its handshake.

@@ -111,3 +111,23 @@ func (l *Listener) Run(ctx context.Context, server Server) error {
 	defer cancel()
 	return errors.Join(server.Shutdown(ctx), <-served)
 }
+
+// AcceptAll passes each connection to use until the listener is closed. It sends other errors to failed, and accepts again
+// after each, unless done is closed.
+func AcceptAll(from net.Listener, use func(net.Conn), failed chan<- error, done <-chan struct{}) {
+	for {
+		accepted, err := from.Accept()
+		if err == nil {
+			use(accepted)
+			continue
+		}
+		select {
+		case failed <- err:
+		case <-done:
+			return
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+	}
+}
