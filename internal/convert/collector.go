@@ -5,6 +5,7 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
@@ -163,7 +163,14 @@ var unitSeconds = map[string]int64{
 }
 
 // windowOf returns the window as policies write it, such as "1h30m".
-func windowOf(d time.Duration) v1alpha1.Duration { return v1alpha1.Duration(duration.InWholeUnits(d)) }
+func windowOf(d time.Duration) v1alpha1.Duration {
+	return v1alpha1.Duration(plan.FormatMillis(d.Milliseconds()))
+}
+
+// sortedSet returns the elements in ascending order, each once.
+func sortedSet[T cmp.Ordered](elements []T) []T {
+	return slices.Compact(slices.Sorted(slices.Values(elements)))
+}
 
 // allOf joins conditions; none is "".
 func allOf(conditions []string) string { return strings.Join(conditions, " && ") }

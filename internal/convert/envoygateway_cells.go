@@ -64,8 +64,7 @@ func hostLabels(listeners []attachment) string {
 		}
 	}
 	slices.SortFunc(wildcards, func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
-	slices.Sort(exact)
-	exact, wildcards = slices.Compact(exact), slices.Compact(wildcards)
+	exact, wildcards = sortedSet(exact), slices.Compact(wildcards)
 	switch n := len(wildcards); {
 	case len(exact)+n < 2:
 		return ""

@@ -169,8 +169,7 @@ func (o *trafficObjects) listenersOf(r *route) (found []attachment) {
 		if hadHosts && len(a.hosts) == 0 {
 			continue
 		}
-		slices.Sort(a.hosts)
-		a.hosts = slices.Compact(a.hosts)
+		a.hosts = sortedSet(a.hosts)
 		found = append(found, a)
 	}
 	return found

@@ -104,8 +104,7 @@ func listOf(annotation string) (list []string) {
 			list = append(list, element)
 		}
 	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return sortedSet(list)
 }
 
 // matters reports whether a host decides about a limit by being a name of the server.

@@ -92,8 +92,6 @@ func (l *limitadorLimit) identity() string {
 	return fmt.Sprintf("%q %d %q %q", l.Namespace, l.Seconds, sortedSet(l.Conditions), sortedSet(l.Variables))
 }
 
-func sortedSet(texts []string) []string { return slices.Compact(slices.Sorted(slices.Values(texts))) }
-
 type limitadorConverter struct {
 	collector
 	options Options

@@ -23,9 +23,7 @@ func sidesOf(spots []spot) (rules, listeners []int) {
 	for _, spot := range spots {
 		rules, listeners = append(rules, spot.rule), append(listeners, spot.attachment)
 	}
-	slices.Sort(rules)
-	slices.Sort(listeners)
-	return slices.Compact(rules), slices.Compact(listeners)
+	return sortedSet(rules), sortedSet(listeners)
 }
 
 // hostsBehind returns the hosts of the route behind the listeners, none for every host, and conditions that exclude the
@@ -54,8 +52,7 @@ func hostsBehind(attachments []attachment, listeners []int, always bool) (hosts,
 	if len(others) == 0 && !always {
 		hosts = nil
 	}
-	slices.Sort(exclusions)
-	return hosts, slices.Compact(exclusions), nil
+	return hosts, sortedSet(exclusions), nil
 }
 
 // hostsOf returns the hosts of all attachments, none if one has every host.
@@ -66,8 +63,7 @@ func hostsOf(attachments []attachment) (hosts []string) {
 		}
 		hosts = append(hosts, a.hosts...)
 	}
-	slices.Sort(hosts)
-	return slices.Compact(hosts)
+	return sortedSet(hosts)
 }
 
 // sharesHost reports whether both have the same host, or both every host.

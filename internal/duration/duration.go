@@ -6,13 +6,14 @@ package duration
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // Form describes what Parse accepts.
@@ -43,22 +44,7 @@ func Hint(text string) string {
 	if err != nil || d <= 0 || d%time.Millisecond != 0 || !strings.ContainsAny(text, ".dw") {
 		return ""
 	}
-	return text + ": write " + InWholeUnits(d)
-}
-
-// InWholeUnits returns the duration as policies write it, such as "1h30m", without parts below a millisecond.
-func InWholeUnits(d time.Duration) string {
-	var text strings.Builder
-	for _, unit := range []struct {
-		name   string
-		length time.Duration
-	}{{"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}} {
-		if n := d / unit.length; n > 0 {
-			fmt.Fprintf(&text, "%d%s", n, unit.name)
-		}
-		d %= unit.length
-	}
-	return text.String()
+	return text + ": write " + plan.FormatMillis(d.Milliseconds())
 }
 
 // Parse parses a duration as time.ParseDuration does, with the additional units d and w.
