@@ -32,10 +32,8 @@ var (
 	}
 )
 
-const (
-	envoyFields = 13
-	istioFields = 20
-)
+// istioFields is the number of fields of Istio's format; Envoy's has fewer.
+const istioFields = 20
 
 // textReader reads lines of a text format.
 type textReader struct {

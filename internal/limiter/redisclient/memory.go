@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -52,13 +53,10 @@ const noEviction = "noeviction"
 // function logs it; registerer, unless nil, gets it as a metric. The function is for one goroutine.
 func MemoryUse(client redis.UniversalClient, logger *slog.Logger, registerer prometheus.Registerer) func(ctx context.Context) (float64, error) {
 	// A vector has no value before the first answer.
-	evicts := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	evicts := promauto.With(registerer).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_redis_evicts_keys",
 		Help: "1 if maxmemory-policy lets a Redis server remove keys when its memory is full, else 0.",
 	}, nil)
-	if registerer != nil {
-		registerer.MustRegister(evicts)
-	}
 	evicted := false
 	return func(ctx context.Context) (float64, error) {
 		memory, err := AskMemory(ctx, client)

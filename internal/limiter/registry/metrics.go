@@ -3,13 +3,16 @@
 
 package registry
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // buckets range from a quiet Redis to an outage of several minutes.
 var buckets = []float64{1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1, 2, 5, 15, 60, 300}
 
-func newGauge(name, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+func newGauge(r promauto.Factory, name, help string) prometheus.Gauge {
+	return r.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }
 
 // writerMetrics holds the metrics of the leader. docs/metrics.md describes them.
@@ -22,29 +25,26 @@ type writerMetrics struct {
 	published   prometheus.Gauge
 }
 
-func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
-	m := &writerMetrics{
-		leading:   newGauge("weir_leader", "1 while this process holds the leader's term in the registry, else 0."),
-		term:      newGauge("weir_registry_term", "Leader: its term, which rises with each change of leader."),
-		published: newGauge("weir_registry_published_timestamp_seconds", "Leader: last write to the registry, in Unix time."),
-		republishes: prometheus.NewCounter(prometheus.CounterOpts{
+func newWriterMetrics(registerer prometheus.Registerer) *writerMetrics {
+	r := promauto.With(registerer)
+	return &writerMetrics{
+		leading:   newGauge(r, "weir_leader", "1 while this process holds the leader's term in the registry, else 0."),
+		term:      newGauge(r, "weir_registry_term", "Leader: its term, which rises with each change of leader."),
+		published: newGauge(r, "weir_registry_published_timestamp_seconds", "Leader: last write to the registry, in Unix time."),
+		republishes: r.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_republishes_total",
 			Help: "Leader: number of times that it published all plans in a new epoch.",
 		}),
-		orphans: prometheus.NewCounter(prometheus.CounterOpts{
+		orphans: r.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_orphans_total",
 			Help: "Leader: plans removed because their policy no longer exists.",
 		}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: r.NewHistogram(prometheus.HistogramOpts{
 			Name:    "weir_registry_publish_duration_seconds",
 			Help:    "Leader: time that Redis took for a batch of changes to the registry.",
 			Buckets: buckets,
 		}),
 	}
-	if r != nil {
-		r.MustRegister(m.republishes, m.orphans, m.duration, m.leading, m.term, m.published)
-	}
-	return m
 }
 
 // watcherMetrics holds the metrics of every replica. docs/metrics.md describes them.
@@ -58,25 +58,22 @@ type watcherMetrics struct {
 	apply     prometheus.Histogram
 }
 
-func newWatcherMetrics(r prometheus.Registerer) *watcherMetrics {
-	m := &watcherMetrics{
-		revision:  newGauge("weir_registry_revision", "Registry revision that this replica has loaded."),
-		lag:       newGauge("weir_registry_lag", "Number of revisions by which this replica is behind the registry."),
-		following: newGauge("weir_registry_following", "1 while this replica follows the registry, else 0."),
-		replicas:  newGauge("weir_registry_replicas", "Live replicas, as of this replica's last heartbeat."),
-		size:      newGauge("weir_snapshot_bytes", "Size of the encoded plans that this replica has loaded."),
-		bad: prometheus.NewCounter(prometheus.CounterOpts{
+func newWatcherMetrics(registerer prometheus.Registerer) *watcherMetrics {
+	r := promauto.With(registerer)
+	return &watcherMetrics{
+		revision:  newGauge(r, "weir_registry_revision", "Registry revision that this replica has loaded."),
+		lag:       newGauge(r, "weir_registry_lag", "Number of revisions by which this replica is behind the registry."),
+		following: newGauge(r, "weir_registry_following", "1 while this replica follows the registry, else 0."),
+		replicas:  newGauge(r, "weir_registry_replicas", "Live replicas, as of this replica's last heartbeat."),
+		size:      newGauge(r, "weir_snapshot_bytes", "Size of the encoded plans that this replica has loaded."),
+		bad: r.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_bad_payloads_total",
 			Help: "Plans in the registry that could not be decoded and were skipped.",
 		}),
-		apply: prometheus.NewHistogram(prometheus.HistogramOpts{
+		apply: r.NewHistogram(prometheus.HistogramOpts{
 			Name:    "weir_registry_apply_duration_seconds",
 			Help:    "Time from the publication of a revision until this replica uses it.",
 			Buckets: buckets,
 		}),
 	}
-	if r != nil {
-		r.MustRegister(m.revision, m.lag, m.following, m.replicas, m.size, m.bad, m.apply)
-	}
-	return m
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -63,19 +64,15 @@ var defaultBounds = bounds{
 func New(o Options) *Intake { return newIntake(o, defaultBounds) }
 
 func newIntake(o Options, b bounds) *Intake {
-	in := &Intake{
+	return &Intake{
 		bounds: b,
 		bodies: semaphore.NewWeighted(b.bodies),
 		slots:  make(chan struct{}, o.Judged),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+		rejected: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_webhook_rejections_total",
 			Help: "Connections and requests that the webhook rejected before it judged them, by reason.",
 		}, []string{"reason"}),
 	}
-	if o.Registerer != nil {
-		o.Registerer.MustRegister(in.rejected)
-	}
-	return in
 }
 
 // Listener wraps the listener of a server, to bound its connections.

@@ -3,19 +3,20 @@
 
 package v1alpha1
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // Reviews counts what the webhook answers.
 type Reviews struct{ total *prometheus.CounterVec }
 
 // NewReviews returns counters that are registered with r.
 func NewReviews(r prometheus.Registerer) *Reviews {
-	c := &Reviews{total: prometheus.NewCounterVec(prometheus.CounterOpts{
+	return &Reviews{total: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_webhook_reviews_total",
 		Help: "Created and edited policies and key groups that the webhook judged, by result.",
 	}, []string{"result"})}
-	r.MustRegister(c.total)
-	return c
 }
 
 // count counts one answer. A nil receiver counts nothing.

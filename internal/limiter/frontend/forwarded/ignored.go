@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -30,16 +31,14 @@ const logInterval = time.Minute
 
 // NewIgnored registers the metric. The logger receives at most one line a minute.
 func NewIgnored(r prometheus.Registerer, logger *slog.Logger) *Ignored {
-	i := &Ignored{
-		requests: prometheus.NewCounter(prometheus.CounterOpts{
+	return &Ignored{
+		requests: promauto.With(r).NewCounter(prometheus.CounterOpts{
 			Name: "weir_forwarded_headers_ignored_total",
 			Help: "Requests whose forwarding headers were ignored because the peer is not in --trusted-proxies.",
 		}),
 		logger: logger,
 		often:  rate.Sometimes{Interval: logInterval},
 	}
-	r.MustRegister(i.requests)
-	return i
 }
 
 // Report reports the request of an untrusted peer if it has one of the headers.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 )
 
@@ -87,16 +88,13 @@ func New(o Options) *Set {
 		bounds: *cmp.Or(o.Bounds, &DefaultBounds),
 		logger: cmp.Or(o.Logger, slog.Default()),
 		logs:   rate.NewLimiter(rate.Every(time.Second), 1),
-		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		closed: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_closed_connections_total",
 			Help: "Connections that Weir closed because the client held too much, by port and reason.",
 		}, []string{"port", "reason"}),
 	}
 	s.unserved, s.served = newClass(s.bounds.Unserved), newClass(s.bounds.Served)
 	s.freed = sync.NewCond(&s.mu)
-	if o.Registerer != nil {
-		o.Registerer.MustRegister(s.closed)
-	}
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -83,7 +84,7 @@ type charge struct {
 func New(o Options) *Charges {
 	c := &Charges{
 		committer: o.Committer, now: o.Now, logger: o.Logger, everySecond: rate.Sometimes{Interval: time.Second},
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		outcomes: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_kept_charges_total",
 			Help: "Charges and commits of Envoy that Redis did not answer, by outcome.",
 		}, []string{"outcome"}),
@@ -94,7 +95,6 @@ func New(o Options) *Charges {
 	for _, outcome := range []string{outcomeKept, outcomeSent, outcomeDropped} {
 		c.outcomes.WithLabelValues(outcome)
 	}
-	o.Registerer.MustRegister(c.outcomes)
 	return c
 }
 
