@@ -47,12 +47,8 @@ func (c *Client) State(ctx context.Context, t httptypes.Target, remoteAddress, p
 
 // Change changes the key. Its text is changed, or unchanged if there was nothing to change.
 func (c *Client) Change(ctx context.Context, path string, t httptypes.Target, changed, unchanged string) (Answer, error) {
-	request, err := json.Marshal(t)
-	if err != nil {
-		return Answer{}, err
-	}
 	var result httptypes.Changed
-	body, err := c.Call(ctx, http.MethodPost, path, request, &result)
+	body, err := c.Post(ctx, path, t, &result)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -68,12 +64,8 @@ func (c *Client) Change(ctx context.Context, path string, t httptypes.Target, ch
 
 // UnblockAll lifts all listed blocks of the policy.
 func (c *Client) UnblockAll(ctx context.Context, policy string) (Answer, error) {
-	request, err := json.Marshal(&httptypes.Target{Policy: policy, All: true})
-	if err != nil {
-		return Answer{}, err
-	}
 	result := httptypes.Changed{Lifted: new(int)}
-	body, err := c.Call(ctx, http.MethodPost, "/v1/unblock", request, &result)
+	body, err := c.Post(ctx, "/v1/unblock", &httptypes.Target{Policy: policy, All: true}, &result)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -90,6 +82,15 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 		return "", errors.New("this Weir is too old to report its version")
 	}
 	return list.Version, nil
+}
+
+// Post is Call with the request as JSON.
+func (c *Client) Post(ctx context.Context, path string, request, into any) ([]byte, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	return c.Call(ctx, http.MethodPost, path, body, into)
 }
 
 // Call returns the body of a successful answer, and decodes it into the given value.

@@ -132,12 +132,8 @@ func probe(c *connect.Connection, cmd *cobra.Command, f *probeFlags, request *ht
 		}
 	}
 	return c.WithClient(cmd.Context(), func(ctx context.Context, api *connect.Client) error {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
 		code := &httptypes.ProbeCode{}
-		if _, err := api.Call(ctx, http.MethodPost, "/v1/probes", text, code); err != nil {
+		if _, err := api.Post(ctx, "/v1/probes", body, code); err != nil {
 			return err
 		}
 		result, err := f.send(ctx, request, code)

@@ -36,23 +36,33 @@ type ListCommand struct {
 	All    bool // of all Namespaces
 }
 
+// listCall lists what the scope selects.
+type listCall = func(cmd *cobra.Command, ctx context.Context, api *connect.Client, scope url.Values) error
+
 // Add adds the command's flags and arguments and returns it. It runs do with the scope as a query.
-func (l *ListCommand) Add(cmd *cobra.Command, do func(cmd *cobra.Command, ctx context.Context, api *connect.Client, scope url.Values) error) *cobra.Command {
-	l.Output.AddFlag(cmd)
-	cmd.Flags().BoolVarP(&l.All, "all-namespaces", "A", false, "all policies that you may list; others are counted")
+func (l *ListCommand) Add(cmd *cobra.Command, do listCall) *cobra.Command {
+	l.addFlags(cmd)
 	cmd.Use += " [POLICY]"
 	cmd.Args = cobra.MaximumNArgs(1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(l.Output.Validate(), l.Validate()); err != nil {
-			return err
-		}
-		scope, err := l.scope(args)
-		if err != nil {
-			return err
-		}
-		return l.WithClient(cmd.Context(), func(ctx context.Context, api *connect.Client) error { return do(cmd, ctx, api, scope) })
-	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return l.run(cmd, args, do) }
 	return cmd
+}
+
+func (l *ListCommand) addFlags(cmd *cobra.Command) {
+	l.Output.AddFlag(cmd)
+	cmd.Flags().BoolVarP(&l.All, "all-namespaces", "A", false, "all policies that you may list; others are counted")
+}
+
+// run runs do with the scope that the arguments name.
+func (l *ListCommand) run(cmd *cobra.Command, args []string, do listCall) error {
+	if err := errors.Join(l.Output.Validate(), l.Validate()); err != nil {
+		return err
+	}
+	scope, err := l.scope(args)
+	if err != nil {
+		return err
+	}
+	return l.WithClient(cmd.Context(), func(ctx context.Context, api *connect.Client) error { return do(cmd, ctx, api, scope) })
 }
 
 // scope returns the policies that the arguments name, as parameters of a query.

@@ -41,20 +41,12 @@ most often in the last minutes. Values of headers are masked in the answer, and 
   kubectl weir who 192.0.2.7 -A`,
 		Args: cobra.ExactArgs(1),
 	}
-	l.Output.AddFlag(cmd)
-	cmd.Flags().BoolVarP(&l.All, "all-namespaces", "A", false, "all policies that you may list; others are counted")
+	l.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(l.Output.Validate(), l.Validate()); err != nil {
-			return err
-		}
 		if args[0] == "" {
 			return errors.New("VALUE: must not be empty")
 		}
-		scope, err := l.scope(nil)
-		if err != nil {
-			return err
-		}
-		return l.WithClient(cmd.Context(), func(ctx context.Context, api *connect.Client) error {
+		return l.run(cmd, nil, func(cmd *cobra.Command, ctx context.Context, api *connect.Client, scope url.Values) error {
 			found := &foundKeys{value: args[0], color: offline.HasColor(cmd.OutOrStdout())}
 			body, err := find(ctx, api, cmd.ErrOrStderr(), scope, found)
 			if err != nil {
