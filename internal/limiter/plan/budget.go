@@ -24,9 +24,7 @@ type Budget struct {
 }
 
 // Usage is the part of a Budget that is used.
-type Usage struct {
-	Bytes, Policies, KeyBytes, Exceptions, ExceptionBytes int
-}
+type Usage Budget
 
 // Add adds the change to the usage.
 func (u *Usage) Add(change Usage) {
@@ -48,7 +46,7 @@ func (u *Usage) Minus(other Usage) Usage {
 
 // Released reports whether the change makes any unit free.
 func (u *Usage) Released() bool {
-	return slices.ContainsFunc(u.parts(), func(p part) bool { return p.n < 0 })
+	return slices.ContainsFunc(u.Parts(), func(p Part) bool { return p.N < 0 })
 }
 
 // Budgets are the budget of each Namespace and the budget of all together.
@@ -110,10 +108,10 @@ func (b *Budgets) Shortage(namespace string, change, used, total Usage) *OverBud
 		used   Usage
 		budget Budget
 	}{{namespace, used, b.Namespace}, {"", total, b.Total}} {
-		needed, used := change.parts(), scope.used.parts()
+		needed, used := change.Parts(), scope.used.Parts()
 		budget := Usage(scope.budget)
-		for i, limit := range budget.parts() {
-			short := OverBudget{Scope: scope.name, Unit: limit.unit, Needed: needed[i].n, Used: used[i].n, Limit: limit.n}
+		for i, limit := range budget.Parts() {
+			short := OverBudget{Scope: scope.name, Unit: limit.unit, Needed: needed[i].N, Used: used[i].N, Limit: limit.N}
 			if short.Needed > 0 && short.Limit > 0 && short.Used+short.Needed > short.Limit {
 				return &short
 			}
@@ -122,19 +120,21 @@ func (b *Budgets) Shortage(namespace string, change, used, total Usage) *OverBud
 	return nil
 }
 
-// part is the number of one unit.
-type part struct {
-	unit Unit
-	n    int
+// Part is the number of one unit.
+type Part struct {
+	// Resource is the name of the unit in metrics.
+	Resource string
+	unit     Unit
+	N        int
 }
 
-// parts returns the numbers of the units, the numbers of objects first.
-func (u *Usage) parts() []part {
-	return []part{
-		{UnitPolicies, u.Policies},
-		{UnitBytes, u.Bytes},
-		{UnitExceptions, u.Exceptions},
-		{UnitExceptionBytes, u.ExceptionBytes},
-		{UnitKeyBytes, u.KeyBytes},
+// Parts returns the numbers of the units, the numbers of objects first.
+func (u *Usage) Parts() []Part {
+	return []Part{
+		{"policies", UnitPolicies, u.Policies},
+		{"bytes", UnitBytes, u.Bytes},
+		{"exceptions", UnitExceptions, u.Exceptions},
+		{"exception_bytes", UnitExceptionBytes, u.ExceptionBytes},
+		{"key_bytes", UnitKeyBytes, u.KeyBytes},
 	}
 }

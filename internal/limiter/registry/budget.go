@@ -211,19 +211,11 @@ func (w *Writer) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	export := func(desc *prometheus.Desc, used plan.Usage, budget plan.Budget, labels ...string) {
-		for _, of := range []struct {
-			resource     string
-			used, budget int
-		}{
-			{"bytes", used.Bytes, budget.Bytes},
-			{"policies", used.Policies, budget.Policies},
-			{"key_bytes", used.KeyBytes, budget.KeyBytes},
-			{"exceptions", used.Exceptions, budget.Exceptions},
-			{"exception_bytes", used.ExceptionBytes, budget.ExceptionBytes},
-		} {
-			if of.budget > 0 {
+		limits, usage := plan.Usage(budget), used.Parts()
+		for i, limit := range limits.Parts() {
+			if limit.N > 0 {
 				metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue,
-					float64(of.used)/float64(of.budget), append(labels, of.resource)...)
+					float64(usage[i].N)/float64(limit.N), append(labels, limit.Resource)...)
 			}
 		}
 	}
