@@ -32,7 +32,6 @@
 //	kuadrant_resources.go     these policies
 //	kuadrant_selectors.go     the words of their earlier versions
 //	kuadrant_effective.go     which of its policies are in force for a rule of a route
-//	kuadrant_matches.go       targetRefs and matches of the policies
 //	kuadrant_expressions.go   its expressions in the words of policies
 //	envoygateway.go           EnvoyGateway: its BackendTrafficPolicies and routes to policies
 //	envoygateway_resources.go these policies

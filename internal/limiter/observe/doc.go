@@ -15,9 +15,8 @@
 //	blocks.go     the lists of started blocks: write, read, unblock
 //	part.go       what one replica observed, as it is shared
 //	merge.go      from the parts of all replicas to one answer
-//	exchange.go   parts in Redis
+//	exchange.go   parts in Redis, and Activity: the answer to a reader
 //	handover.go   the part that a replica leaves when it ends, and since when the parts count
-//	activity.go   Activity: the answer to a reader
 //	metrics.go
 //
 // # Cost

@@ -22,10 +22,9 @@
 //	key.go           the parts of its key
 //	keyname.go       the key that an operator names
 //	limit.go         its limits
-//	reservation.go   whether its units may be reserved
+//	reservation.go   whether its units may be reserved, and which hits of Envoy are charges
 //	slices.go        whether replicas may take them in advance
 //	denial.go        the response to a denied request
-//	latecharge.go    which hits of Envoy are charges
 //	calendar.go      the hours, days, weeks and months of a time zone
 //	override.go      other numbers, or another action, for some callers
 //	candidate.go     numbers that are tried out
@@ -37,7 +36,6 @@
 //	attributes.go  the facts of a request, and their normalization
 //	budget.go      how many records may be published, and how large, by
 //	weight.go        the memory that a record takes
-//	rollout.go     how far a record has got
+//	rollout.go     how far a record has got, and the policies that are not there yet
 //	sighting.go    whether checks apply to it
-//	unready.go     the policies that are not there yet
 package plan

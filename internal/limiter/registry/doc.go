@@ -25,8 +25,7 @@
 //	replicas.go     the answers to the controller: Rollout, Changes, Err
 //	standby.go      a process that may lead and does not decide
 //	loaded.go       the records that a replica has loaded, compared with the registry
-//	livereplicas.go how many replicas are alive
-//	survey.go       when a replica finds all others
+//	survey.go       when a replica finds all others, and how many are alive
 //	watcher.go      the loop of a replica: heartbeat, compare, load
 //	metrics.go
 //

@@ -20,8 +20,7 @@
 //
 // Read the files in this order:
 //
-//	intake.go    Intake: reads a request, then passes it on
+//	intake.go    Intake: reads a request into bounded memory, then passes it on
 //	listener.go  which connections are served, by source address
-//	body.go      the memory that bodies may take
 //	judge.go     how many requests are judged at a time
 package intake

@@ -22,7 +22,6 @@
 //	authorize.go    /v1/authorize, for forward-auth
 //	forwarded.go    from forwarding headers to attributes
 //	policies.go     GET /v1/policies
-//	process.go      GET /v1/process
 //	plan.go         GET /v1/plan
 //	state.go        inspect, reset, block and unblock one key
 //	explain.go      POST /v1/explain, and which policies the caller may read
@@ -34,7 +33,7 @@
 //	probe.go        POST /v1/probes, and answers to probes
 //	mask.go         keys in lists, without the values of headers
 //	target.go       from a request to the key it names
-//	operator.go     the operator port: which paths and hosts it serves
+//	operator.go     the operator port: which paths and hosts it serves, and GET /v1/process
 //	authorizer.go   authorization of the state calls
 //	pool.go         memory that requests share
 //	answer.go       writing responses

@@ -4,12 +4,16 @@
 package httpapi
 
 import (
+	"context"
 	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
+	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 )
 
 // operatorPaths are the paths that the operator port serves.
@@ -70,4 +74,17 @@ func hostWithoutPort(text string) string {
 		return address.Unmap().String()
 	}
 	return strings.ToLower(host)
+}
+
+// ProcessFunc returns the facts. It writes to Redis, and is called once at a time.
+type ProcessFunc func(ctx context.Context) *httptypes.Process
+
+// process serves GET /v1/process.
+func (h *Handler) process(w http.ResponseWriter, r *http.Request) {
+	if !h.describing.TryLock() {
+		h.writeStateError(w, r, busy("Another request for the state of this process is running."))
+		return
+	}
+	defer h.describing.Unlock()
+	writeJSON(w, http.StatusOK, answer.TypeJSON, h.Process(r.Context()))
 }

@@ -10,12 +10,10 @@
 // Reading order:
 //
 //	policies.go  GET /v1/policies and GET /v1/process
-//	target.go    the key that a state call names, in a body or a query
-//	state.go     answers of the state calls
-//	lists.go     GET /v1/blocks, /v1/top, /v1/rates and /v1/keys
+//	state.go     the key that a state call names, in a body or a query, and the answers
+//	lists.go     GET /v1/blocks, /v1/top, /v1/rates, /v1/keys and /v1/targets
 //	check.go     the body of POST /v1/explain, and its parts from text
 //	explain.go   the answer of POST /v1/explain
-//	targets.go   GET /v1/targets
 //	probe.go     POST /v1/probes, and what probes report
 //	reserve.go   answers of POST /v1/commit, /v1/renew and /v1/charge
 package httptypes

@@ -11,6 +11,6 @@
 //   - The answer has at most maxAnswer bytes. It names policies only of the Namespace that the code is for.
 //   - Nothing is spent, counted or written.
 //
-// Reading order: code.go (codes and what they permit), store.go (where they are kept), prober.go (codes are issued and
-// answered), report.go (the answer).
+// Reading order: prober.go (codes, what they permit, and how they are issued and answered), store.go (where they are kept),
+// report.go (the answer).
 package probe

@@ -7,7 +7,9 @@ import (
 	"context"
 	"sync"
 
+	"github.com/weir-dev/weir/internal/limiter/engine/series"
 	"github.com/weir-dev/weir/internal/limiter/observe"
+	"github.com/weir-dev/weir/internal/limiter/traffic"
 )
 
 // observeWith creates the collector, if there is to be one, with the lists of blocks in the store.
@@ -49,4 +51,17 @@ func (e *Server) startOutliving(ctx context.Context) (stop func()) {
 		end()
 		running.Wait()
 	}
+}
+
+// addReporter adds the Reporter of which policies have traffic, if anything reads the reports.
+func (e *Server) addReporter() {
+	o := &e.options
+	if !o.Traffic || o.Redis == nil {
+		return
+	}
+	reporter := traffic.NewReporter(traffic.Options{Redis: o.Redis, Prefix: o.RedisPrefix, Each: e.Sightings, Logger: o.Logger})
+	if o.MetricsDetail != series.DetailNamespace {
+		o.Registry.MustRegister(reporter)
+	}
+	e.outliving = append(e.outliving, reporter.Start)
 }
