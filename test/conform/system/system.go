@@ -42,7 +42,7 @@ type Options struct {
 	Durable bool
 	// Sentinel runs the store as a master with a replica and sentinels.
 	Sentinel bool
-	// AsShipped leaves the timeout of the store as the system has it by default. Otherwise it is so long that a pause of
+	// AsShipped leaves the timeout of the store as the system has it by default. Otherwise the timeout is long enough that a pause of
 	// a busy machine decides nothing.
 	AsShipped bool
 	// Keys is how many keys to expect, if there are more than 10,000.
