@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connect connects the commands of the plugin to Weir, and writes what they print.
+// Package connect lets the commands of the plugin call Weir, and prints the answers.
 //
 // Read the files in this order:
 //

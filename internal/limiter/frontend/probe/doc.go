@@ -11,6 +11,6 @@
 //   - The answer has at most maxAnswer bytes. It names policies only of the Namespace that the code is for.
 //   - Nothing is spent, counted or written.
 //
-// Reading order: prober.go (codes, what they permit, and how they are issued and answered), store.go (where they are kept),
+// Reading order: prober.go (codes: what they permit, and the issue and answer of one), store.go (codes in Redis),
 // report.go (the answer).
 package probe

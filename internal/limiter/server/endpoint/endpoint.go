@@ -4,8 +4,8 @@
 // Package endpoint assembles the decision half: the engine, the frontends and their listeners,
 // and the metrics. Its caller provides the plans.
 //
-// Reading order: endpoint.go (options and assembly), observe.go (what is collected for operators, and reports of which
-// policies have traffic), console.go (the web console), ports.go (binding the addresses), process.go (the state of the
+// Reading order: endpoint.go (options and assembly), observe.go (what operators see, and reports of which policies have
+// traffic), console.go (the web console), ports.go (binding the addresses), process.go (the state of the
 // process), tracing.go (spans).
 package endpoint
 
