@@ -91,10 +91,10 @@ func (ev *evaluation) addLimits(p *matchedPolicy, found *selection, selected *va
 		descriptors: descriptorSetOf(p.descriptor), action: p.hits.Action, peek: p.hits.Peek,
 	}
 	switch {
-	case ev.mergeParticipant(&added, encoded, p.hits):
+	case ev.mergeCharged(&added, encoded, p.hits):
 	case ev.capacity.has(len(variant.limits)):
 		ev.capacity.take(len(variant.limits))
-		ev.addParticipant(added, encoded, p.hits)
+		ev.addCharged(added, encoded, p.hits)
 	default:
 		ev.leaveOut(p, store.CauseChain)
 	}
@@ -110,7 +110,7 @@ func (ev *evaluation) applyRequestedLimit(p *policy, selected *variant, limit li
 	return selected
 }
 
-// A policy that matches several descriptors is applicable once for each. The functions below
+// A policy that matches several descriptors is matched once for each. The functions below
 // merge those with the same outcome, so that each counts once.
 
 func (ev *evaluation) addExempt(p *policy) {
@@ -140,10 +140,10 @@ func (ev *evaluation) addOutrightDenial(p *matchedPolicy, reason limiter.Reason,
 	ev.call.Denied = ev.call.Denied || p.enforces()
 }
 
-// mergeParticipant adds the hits to the entry of the same policy and key, and reports whether there is
+// mergeCharged adds the hits to the entry of the same policy and key, and reports whether there is
 // one. Where descriptors give one policy and key different limits, the limits of the first descriptor
 // apply, with the largest hits.
-func (ev *evaluation) mergeParticipant(added *chargedPolicy, key store.Key, hits limiter.Hits) bool {
+func (ev *evaluation) mergeCharged(added *chargedPolicy, key store.Key, hits limiter.Hits) bool {
 	inTurn := ev.capacity != nil // else the charged policies of one policy follow each other
 	for i := len(ev.charged) - 1; i >= 0 && (inTurn || ev.charged[i].policy == added.policy); i-- {
 		entry, earlier := &ev.call.Entries[i], &ev.charged[i]
@@ -154,15 +154,15 @@ func (ev *evaluation) mergeParticipant(added *chargedPolicy, key store.Key, hits
 		entry.Cost, entry.Peek = largest.Cost, largest.Peek
 		earlier.peek, earlier.action = largest.Peek, largest.Action
 		earlier.descriptors |= added.descriptors
-		ev.report.participate(i)
+		ev.report.charge(i)
 		return true
 	}
 	return false
 }
 
-// addParticipant adds an entry to the call.
-func (ev *evaluation) addParticipant(added chargedPolicy, key store.Key, hits limiter.Hits) {
-	ev.report.participate(len(ev.charged))
+// addCharged adds an entry to the call.
+func (ev *evaluation) addCharged(added chargedPolicy, key store.Key, hits limiter.Hits) {
+	ev.report.charge(len(ev.charged))
 	ev.add(added, store.Entry{Policy: added.stored, Key: key, Cost: hits.Cost, Peek: hits.Peek})
 }
 

@@ -53,8 +53,8 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate evaluator) {
 // one denies the check.
 func (ev *evaluation) leavePartUnchecked(part []int, reply *store.Reply, cause store.Cause) (denied bool) {
 	for _, i := range part {
-		pt := &ev.charged[i]
-		u := uncheckedPolicy{policy: pt.policy, cause: cause, descriptors: pt.descriptors}
+		cp := &ev.charged[i]
+		u := uncheckedPolicy{policy: cp.policy, cause: cause, descriptors: cp.descriptors}
 		ev.addUnchecked(u)
 		reply.Entries[i].Unknown = true
 		denied = denied || u.denies()

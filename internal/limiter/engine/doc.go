@@ -26,7 +26,7 @@
 //	charges.go          second phase: what the check charges, to which keys
 //	addpolicy.go          the charges of one policy
 //	capacity.go, turns.go more policies than one check may have
-//	holds.go              reserves: what they hold
+//	holds.go              reserves hold their estimates
 //	cost.go, latecharge.go
 //	                      checks of Envoy that commit, or spend whatever the limits admit
 //	copiedid.go           reserves with the ID of an open reservation
@@ -36,7 +36,7 @@
 //	apart.go              decisions of each Namespace alone, after an error of the script
 //	local.go              decisions in this process while the store does not answer
 //	judge.go            fourth phase: from the reply of the store to a decision
-//	finish.go           last phase: what is logged and counted
+//	finish.go           last phase: logs and counts the decision
 //	withdraw.go           cancels the holds of a reserve whose caller has canceled
 //	change.go           a call that is never denied
 //	reservation.go      Reserve, Charge, Commit and Renew

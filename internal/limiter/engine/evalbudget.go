@@ -19,7 +19,7 @@ const (
 	// namespaceBudget is the most that the policies of one Namespace get.
 	namespaceBudget = expression.MaxPrice
 	// ownBudget is what each of the first ownBudgets Namespaces has for itself, in the order of their
-	// names. What they need beyond it comes from commonBudget, in turn.
+	// names. They take the rest from commonBudget, in turn.
 	ownBudget    = 100 * time.Microsecond
 	ownBudgets   = 8
 	commonBudget = 1700 * time.Microsecond

@@ -32,7 +32,7 @@ type evaluation struct {
 	sawDisabled     bool            // a policy with mode Disabled was named
 
 	reservationID string // of a reserve
-	withdraws     bool   // it has reserves that its caller cannot repeat: they end if the caller cancels
+	withdraws     bool   // the IDs were made here, so the caller cannot retry: cancel the reservations if it goes away
 
 	lateCharges *operations  // spent whatever the limits admit; nil if none
 	trials      []trialCheck // one for each policy with candidates
@@ -109,8 +109,8 @@ func (ev *evaluation) outcome(i int) (op operation, inStore bool) {
 		return op, op.reply != nil
 	}
 	at := 0
-	for _, pt := range ev.charged[:i] {
-		if pt.plan.FailureMode == plan.FailLocal {
+	for _, cp := range ev.charged[:i] {
+		if cp.plan.FailureMode == plan.FailLocal {
 			at++
 		}
 	}

@@ -59,10 +59,10 @@ func (p *policy) longestState() time.Duration {
 
 // lifeOf returns how long the state that the check began exists: a block and a window until they
 // end, a bucket until it is full.
-func (pt *chargedPolicy) lifeOf(r *store.EntryReply) time.Duration {
+func (cp *chargedPolicy) lifeOf(r *store.EntryReply) time.Duration {
 	life := r.BlockLeft
-	for i := range pt.limits {
-		if l := &pt.limits[i]; l.Algorithm.Refills() {
+	for i := range cp.limits {
+		if l := &cp.limits[i]; l.Algorithm.Refills() {
 			life = max(life, r.Limits[i].ResetAfter)
 		} else {
 			life = max(life, l.LongestWindow())

@@ -129,9 +129,9 @@ func countCharge(pm *series.Series, op operation) {
 
 // debtOf returns how many of the spent units are above the quota of a limit, the largest number of all
 // limits.
-func (pt *chargedPolicy) debtOf(r *store.EntryReply, spent int64) (debt int64) {
-	for i, units := range pt.quotas {
-		if pt.limits[i].Algorithm == plan.Concurrency {
+func (cp *chargedPolicy) debtOf(r *store.EntryReply, spent int64) (debt int64) {
+	for i, units := range cp.quotas {
+		if cp.limits[i].Algorithm == plan.Concurrency {
 			continue // it holds units and spends none
 		}
 		used := r.Limits[i].Used

@@ -153,9 +153,9 @@ func (ev *evaluation) degrade(d *limiter.Decision) {
 
 // firstClosed returns the first enforcing policy with failureMode Closed, or nil.
 func (ev *evaluation) firstClosed() *policy {
-	for _, pt := range ev.charged {
-		if pt.enforces() && pt.plan.FailureMode == plan.FailClosed {
-			return pt.policy
+	for _, cp := range ev.charged {
+		if cp.enforces() && cp.plan.FailureMode == plan.FailClosed {
+			return cp.policy
 		}
 	}
 	return nil
@@ -224,7 +224,7 @@ func (w *waitsOfDenials) result() limiter.WaitsFor {
 // denialReason returns why the policy denied and the limit that caused it: the limit that
 // started the live block, else the first limit that does not admit the cost. Suppressed is the reason
 // only if no limit is exceeded, TooManyReservations only if every limit admits the cost.
-func (pt *chargedPolicy) denialReason(r *store.EntryReply) (limiter.Reason, string) {
+func (cp *chargedPolicy) denialReason(r *store.EntryReply) (limiter.Reason, string) {
 	if r.Verdict == store.Blocked {
 		return limiter.ReasonBlocked, r.BlockedBy
 	}
@@ -233,9 +233,9 @@ func (pt *chargedPolicy) denialReason(r *store.EntryReply) (limiter.Reason, stri
 		switch l := &r.Limits[i]; {
 		case l.Admits:
 		case !l.Shed:
-			return limiter.ReasonLimitExceeded, pt.limits[i].Name
+			return limiter.ReasonLimitExceeded, cp.limits[i].Name
 		case shed == "":
-			shed = pt.limits[i].Name
+			shed = cp.limits[i].Name
 		}
 	}
 	if r.Hold == store.HoldsFull {

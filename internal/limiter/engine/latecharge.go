@@ -16,17 +16,17 @@ import (
 func (ev *evaluation) addHits() error {
 	kept := 0
 	for i := range ev.charged {
-		pt, entry := &ev.charged[i], &ev.call.Entries[i]
-		if pt.neverDenies(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: pt.action}) {
-			ev.addLateCharge(pt, entry)
+		cp, entry := &ev.charged[i], &ev.call.Entries[i]
+		if cp.neverDenies(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: cp.action}) {
+			ev.addLateCharge(cp, entry)
 			continue
 		}
-		if pt.action == limiter.HitsReserve {
-			pt.reserveHits(entry, ev.check.ReservationID)
+		if cp.action == limiter.HitsReserve {
+			cp.reserveHits(entry, ev.check.ReservationID)
 			ev.withdraws = true
 		}
 		if kept < i {
-			ev.charged[kept], ev.call.Entries[kept] = *pt, *entry
+			ev.charged[kept], ev.call.Entries[kept] = *cp, *entry
 		}
 		kept++
 	}
@@ -37,11 +37,11 @@ func (ev *evaluation) addHits() error {
 
 // reserveHits turns the entry of a policy that takes reservations into a reserve. The hits are an
 // estimate, so other policies spend 1.
-func (pt *chargedPolicy) reserveHits(entry *store.Entry, id string) {
+func (cp *chargedPolicy) reserveHits(entry *store.Entry, id string) {
 	switch {
 	case entry.Peek:
-	case pt.plan.Reservations.Allowed():
-		pt.ignoreRequestedLimit(entry)
+	case cp.plan.Reservations.Allowed():
+		cp.ignoreRequestedLimit(entry)
 		entry.Action, entry.ID = store.Reserve, id
 	default:
 		entry.Cost = 1
@@ -49,17 +49,17 @@ func (pt *chargedPolicy) reserveHits(entry *store.Entry, id string) {
 }
 
 // addLateCharge adds an entry that is never denied to ev.lateCharges, unless it spends nothing.
-func (ev *evaluation) addLateCharge(pt *chargedPolicy, entry *store.Entry) {
-	charge := store.Entry{Policy: pt.selected.stored, Key: entry.Key, Cost: entry.Cost}
+func (ev *evaluation) addLateCharge(cp *chargedPolicy, entry *store.Entry) {
+	charge := store.Entry{Policy: cp.selected.stored, Key: entry.Key, Cost: entry.Cost}
 	switch {
-	case pt.action == limiter.HitsCommit && pt.plan.Reservations.Allowed():
+	case cp.action == limiter.HitsCommit && cp.plan.Reservations.Allowed():
 		charge.Action, charge.ID = store.CommitOrCharge, ev.check.ReservationID
-		if pt.cost != nil {
-			charge.Cost = ev.computedCost(pt.policy, ev.check.ResponseCode, max(1, entry.Cost))
+		if cp.cost != nil {
+			charge.Cost = ev.computedCost(cp.policy, ev.check.ResponseCode, max(1, entry.Cost))
 		}
-	case pt.action == limiter.HitsCommit && !pt.plan.LateCharges.Include(entry.Cost):
+	case cp.action == limiter.HitsCommit && !cp.plan.LateCharges.Include(entry.Cost):
 		return
-	case pt.action == limiter.HitsCommit:
+	case cp.action == limiter.HitsCommit:
 		charge.Action, charge.ID = store.Charge, ev.check.ReservationID
 	default:
 		charge.Action, charge.ID = store.Charge, newReservationID()
@@ -67,15 +67,15 @@ func (ev *evaluation) addLateCharge(pt *chargedPolicy, entry *store.Entry) {
 	if ev.lateCharges == nil {
 		ev.lateCharges = newOperations()
 	}
-	added := *pt
-	added.variant = pt.selected
+	added := *cp
+	added.variant = cp.selected
 	ev.lateCharges.add(added, charge)
 }
 
 // ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by the limit of the
 // policy.
-func (pt *chargedPolicy) ignoreRequestedLimit(entry *store.Entry) {
-	pt.variant, entry.Policy = pt.selected, pt.selected.stored
+func (cp *chargedPolicy) ignoreRequestedLimit(entry *store.Entry) {
+	cp.variant, entry.Policy = cp.selected, cp.selected.stored
 }
 
 // spendLateCharges makes the charges of the check, even if the caller has canceled: the request is over. It returns

@@ -25,7 +25,7 @@ func (ev *evaluation) needsLocal() bool {
 	if ev.call.Denied || ev.overQuota >= 0 || ev.firstClosed() != nil {
 		return false
 	}
-	return slices.ContainsFunc(ev.charged, func(pt chargedPolicy) bool { return pt.plan.FailureMode == plan.FailLocal })
+	return slices.ContainsFunc(ev.charged, func(cp chargedPolicy) bool { return cp.plan.FailureMode == plan.FailLocal })
 }
 
 // localOperations returns the operations of the policies with failureMode Local, each with the share of
@@ -37,11 +37,11 @@ func (ev *evaluation) localOperations(replicas int64) *operations {
 		if op.plan.FailureMode != plan.FailLocal {
 			continue
 		}
-		pt, entry := *op.chargedPolicy, *op.entry
-		pt.selected, pt.variant = pt.selected.perReplica(replicas), pt.perReplica(replicas)
-		entry.Policy, entry.OnlyKnown = pt.stored, false
+		cp, entry := *op.chargedPolicy, *op.entry
+		cp.selected, cp.variant = cp.selected.perReplica(replicas), cp.perReplica(replicas)
+		entry.Policy, entry.OnlyKnown = cp.stored, false
 		entry.Action = store.Check // a reserve spends its estimate here, and is committed as a charge
-		local.add(pt, entry)
+		local.add(cp, entry)
 	}
 	local.markOverQuota()
 	return local

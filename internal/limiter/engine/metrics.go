@@ -108,26 +108,26 @@ func (m *metrics) countIgnoredLimits(o *operations) {
 // countOutcome counts the outcome of the i-th charged policy.
 func (m *metrics) countOutcome(ev *evaluation, i int, d *limiter.Decision) {
 	op, inStore := ev.outcome(i)
-	pt, pm := op.chargedPolicy, op.series
+	cp, pm := op.chargedPolicy, op.series
 	switch {
-	case pt.peek:
+	case cp.peek:
 	case inStore:
 		countNewKey(pm, op.reply)
-		byStore.countReply(pt, op.reply)
-		countNear(pm, pt, op.reply, op.entry.Cost)
-		if ev.reply.FromCache && pt.id == d.Policy {
+		byStore.countReply(cp, op.reply)
+		countNear(pm, cp, op.reply, op.entry.Cost)
+		if ev.reply.FromCache && cp.id == d.Policy {
 			pm.Add(series.CachedTotal)
 		}
 	case d.Degraded == "": // denied without the store
-		if pt.id == d.Policy {
-			byStore.count(pt.policy, false, d.Limit)
+		if cp.id == d.Policy {
+			byStore.count(cp.policy, false, d.Limit)
 		}
 	case op.reply != nil:
 		if op.reply.Overflow {
 			pm.Add(series.OverflowTotal)
 		}
-		byLocal.countReply(pt, op.reply)
-	case pt.plan.FailureMode == plan.FailOpen || !pt.enforces():
+		byLocal.countReply(cp, op.reply)
+	case cp.plan.FailureMode == plan.FailOpen || !cp.enforces():
 		pm.Add(series.DecisionsTotal, "", verdictDegradedAllowed)
 	default:
 		pm.Add(series.DecisionsTotal, "", verdictDegradedDenied)
@@ -161,14 +161,14 @@ func (m *metrics) countUnchecked(ev *evaluation) {
 }
 
 // countReply counts a decision by the limits of the policy.
-func (l *verdictLabels) countReply(pt *chargedPolicy, r *store.EntryReply) {
+func (l *verdictLabels) countReply(cp *chargedPolicy, r *store.EntryReply) {
 	limit := ""
 	if r.Verdict != store.Admitted {
-		_, limit = pt.denialReason(r)
+		_, limit = cp.denialReason(r)
 	}
-	l.count(pt.policy, r.Verdict == store.Admitted, limit)
+	l.count(cp.policy, r.Verdict == store.Admitted, limit)
 	if r.Verdict == store.BlockStarted {
-		pt.series.Add(series.BlocksTotal, r.BlockedBy)
+		cp.series.Add(series.BlocksTotal, r.BlockedBy)
 	}
 }
 
@@ -183,12 +183,12 @@ func countNewKey(pm *series.Series, r *store.EntryReply) {
 }
 
 // countNear counts the limits that the cost, if admitted, brought near.
-func countNear(pm *series.Series, pt *chargedPolicy, r *store.EntryReply, cost int64) {
+func countNear(pm *series.Series, cp *chargedPolicy, r *store.EntryReply, cost int64) {
 	if r.Verdict != store.Admitted {
 		return
 	}
-	for i := range pt.limits {
-		l, used, units := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
+	for i := range cp.limits {
+		l, used, units := &cp.limits[i], r.Limits[i].Used, cp.quotas[i]
 		if l.Algorithm == plan.Concurrency && r.Hold != store.HoldTaken {
 			continue // nothing is held
 		}

@@ -85,8 +85,8 @@ func (o *operations) clear() {
 }
 
 // add adds a charged policy with its entry.
-func (o *operations) add(pt chargedPolicy, entry store.Entry) {
-	o.charged = append(o.charged, pt)
+func (o *operations) add(cp chargedPolicy, entry store.Entry) {
+	o.charged = append(o.charged, cp)
 	o.call.Entries = append(o.call.Entries, entry)
 }
 
@@ -155,20 +155,20 @@ func (o *operations) appendLimitStates(states []limiter.LimitState) []limiter.Li
 }
 
 // appendStates appends the states of the limits after the reply.
-func (pt *chargedPolicy) appendStates(states []limiter.LimitState, r *store.EntryReply) []limiter.LimitState {
-	for i := range pt.limits {
-		l := &pt.limits[i]
-		lr, units := &r.Limits[i], pt.quotas[i]
+func (cp *chargedPolicy) appendStates(states []limiter.LimitState, r *store.EntryReply) []limiter.LimitState {
+	for i := range cp.limits {
+		l := &cp.limits[i]
+		lr, units := &r.Limits[i], cp.quotas[i]
 		states = append(states, limiter.LimitState{
-			Policy:                pt.id,
+			Policy:                cp.id,
 			Limit:                 l.Name,
-			Override:              pt.override,
-			Group:                 pt.group,
-			Exception:             pt.exceptionName(),
+			Override:              cp.override,
+			Group:                 cp.group,
+			Exception:             cp.exceptionName(),
 			Algorithm:             l.Algorithm,
 			Allowed:               r.Allows(i),
 			Blocked:               r.Verdict == store.Blocked,
-			Shadow:                pt.plan.Mode == plan.ModeShadow,
+			Shadow:                cp.plan.Mode == plan.ModeShadow,
 			Overflow:              r.Overflow,
 			Near:                  l.IsNear(lr.Used, units),
 			Used:                  lr.Used,

@@ -50,8 +50,8 @@ func (r *report) except(x *exception) {
 	}
 }
 
-// participate records the index of the last policy among the charged policies.
-func (r *report) participate(i int) {
+// charge records the index of the last policy among the charged policies.
+func (r *report) charge(i int) {
 	if r != nil {
 		r.applied[len(r.applied)-1].charged = i
 	}

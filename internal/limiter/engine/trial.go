@@ -19,24 +19,24 @@ const maxBackground = 128
 // request replaces the numbers of the policy.
 func (ev *evaluation) addTrials() {
 	for i := range ev.charged {
-		pt := &ev.charged[i]
-		if pt.trial == nil || pt.peek {
+		cp := &ev.charged[i]
+		if cp.trial == nil || cp.peek {
 			continue
 		}
 		last := len(ev.trials) - 1
-		if last < 0 || ev.trials[last].policy() != pt.policy {
+		if last < 0 || ev.trials[last].policy() != cp.policy {
 			ev.trials = append(ev.trials, trialCheck{operations: newOperations()})
 			last++
 		}
-		ev.trials[last].addComparison(pt, ev.call.Entries[i], i)
+		ev.trials[last].addComparison(cp, ev.call.Entries[i], i)
 	}
 }
 
 // addComparison adds an operation with the candidate of the charged policy, whose index is original.
-func (c *trialCheck) addComparison(pt *chargedPolicy, entry store.Entry, original int) {
-	c.comparisons = append(c.comparisons, comparison{trial: pt.trial, original: original})
-	entry.Policy = pt.trial.stored
-	c.add(chargedPolicy{policy: pt.policy, variant: pt.trial.variant}, entry)
+func (c *trialCheck) addComparison(cp *chargedPolicy, entry store.Entry, original int) {
+	c.comparisons = append(c.comparisons, comparison{trial: cp.trial, original: original})
+	entry.Policy = cp.trial.stored
+	c.add(chargedPolicy{policy: cp.policy, variant: cp.trial.variant}, entry)
 }
 
 // policy returns the one policy of the check.
@@ -58,8 +58,8 @@ func (c *trialCheck) begin(ev *evaluation) {
 // deniedBeside reports whether the decided check is denied, whatever the limits of the policy admit.
 func (ev *evaluation) deniedBeside(p *policy) bool {
 	for i := range ev.charged {
-		pt := &ev.charged[i]
-		if pt.policy != p && pt.enforces() && ev.reply.Entries[i].Verdict != store.Admitted {
+		cp := &ev.charged[i]
+		if cp.policy != p && cp.enforces() && ev.reply.Entries[i].Verdict != store.Admitted {
 			return true
 		}
 	}

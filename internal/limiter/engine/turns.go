@@ -27,7 +27,7 @@ func (ev *evaluation) addInTurn(matched []matchedPolicy) {
 			}
 			ev.capacity = &capacities[i]
 			next := &queue[0]
-			if next.leftOut == "" && !ev.capacity.has(len(next.plan.Limits)) && !ev.hasParticipant(next.policy) {
+			if next.leftOut == "" && !ev.capacity.has(len(next.plan.Limits)) && !ev.hasCharged(next.policy) {
 				next.leftOut = store.CauseChain
 			}
 			ev.addPolicy(next)
@@ -39,7 +39,7 @@ func (ev *evaluation) addInTurn(matched []matchedPolicy) {
 	ev.restoreOrder()
 }
 
-func (ev *evaluation) hasParticipant(p *policy) bool {
+func (ev *evaluation) hasCharged(p *policy) bool {
 	for i := range ev.charged {
 		if ev.charged[i].policy == p {
 			return true
