@@ -31,7 +31,7 @@ func (p *confirmPage) write(m *markup, l *layout) {
 <button class="%">%</button></form>
 `, class, p.Button)
 	if p.All {
-		m.button(policyLink(p.Target.Policy), "Cancel")
+		m.button(linkToPolicy(p.Target.Policy), "Cancel")
 	} else {
 		m.add(`<form method="post" action="/console/key">`)
 		m.targetFields(l.CSRF, p.Target)

@@ -68,11 +68,11 @@ type link string
 // linkTo returns the link to a path of the console.
 func linkTo(path string, query url.Values) link { return link(path + "?" + query.Encode()) }
 
-// policyLink returns the link to the page of a policy.
-func policyLink(policy string) link { return linkTo(pathPolicy, url.Values{"policy": {policy}}) }
+// linkToPolicy returns the link to the page of a policy.
+func linkToPolicy(policy string) link { return linkTo(pathPolicy, url.Values{"policy": {policy}}) }
 
-// keyLink returns the link to the page of a listed key.
-func keyLink(policy, hash string) link {
+// linkToKey returns the link to the page of a listed key.
+func linkToKey(policy, hash string) link {
 	return linkTo(pathKey, url.Values{"policy": {policy}, "keyHash": {hash}})
 }
 
@@ -85,4 +85,4 @@ func (m *markup) button(to link, text string) {
 }
 
 // policyLink writes the link to a policy.
-func (m *markup) policyLink(policy string) { m.link(policyLink(policy), policy) }
+func (m *markup) policyLink(policy string) { m.link(linkToPolicy(policy), policy) }

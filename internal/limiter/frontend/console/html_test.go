@@ -42,14 +42,14 @@ func templateOf(t *testing.T, page string) *template.Template {
 	functions := template.FuncMap{
 		"number":  func(n any) string { return number(reflect.ValueOf(n).Int()) },
 		"millis":  millis,
-		"keyURL":  func(policy, hash string) string { return string(keyLink(policy, hash)) },
+		"keyURL":  func(policy, hash string) string { return string(linkToKey(policy, hash)) },
 		"visible": visible,
 		"parts":   listedParts,
 		"why":     why,
 		"tableOf": func(keys []deniedKey, blocks []httptypes.ListedBlock, policies bool) keyTable {
 			return keyTable{keys, blocks, policies}
 		},
-		"policyURL": func(policy string) string { return string(policyLink(policy)) },
+		"policyURL": func(policy string) string { return string(linkToPolicy(policy)) },
 		"date":      date,
 		"share":     percent,
 		"join":      strings.Join,
@@ -112,7 +112,7 @@ func (f *filler) fillScalar(v reflect.Value) {
 		if v.Type() != reflect.TypeFor[link]() {
 			v.SetString(f.text())
 		} else if f.IntN(2) == 0 {
-			v.SetString(string(keyLink(f.text(), f.text())))
+			v.SetString(string(linkToKey(f.text(), f.text())))
 		}
 	case reflect.Bool:
 		v.SetBool(f.IntN(2) == 0)
@@ -177,7 +177,7 @@ func TestOnlyLinksAreAddresses(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		for line := range strings.SplitSeq(string(source), "\n") {
 			if strings.Contains(line, `href="%`) {
-				g.Expect(line).To(ContainSubstring(", string(keyLink("), file)
+				g.Expect(line).To(ContainSubstring(", string(linkToKey("), file)
 			}
 			g.Expect(line).NotTo(MatchRegexp(`(src|action|style|on[a-z]+)="%`), file)
 			g.Expect(line).NotTo(MatchRegexp(`=%`), file+": every attribute is quoted")

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// layout is the data of what surrounds every page.
+// layout is the data of the frame around every page: its head, header and footer.
 type layout struct {
 	Page, Title string
 	CSRF        string
@@ -24,10 +24,11 @@ type layout struct {
 	Content    content
 }
 
-// content is what the layout surrounds.
+// content is the page within the layout.
 type content interface{ write(m *markup, l *layout) }
 
-// setRefresh offers the page at the path and the query with the other setting of the refresh.
+// setRefresh offers the page at the path and the query with the other setting of the refresh. A person chooses it, since a
+// page that changes by itself disturbs readers.
 func (l *layout) setRefresh(path string, query url.Values) {
 	if l.Refreshing = query.Get("refresh") != ""; l.Refreshing {
 		query.Del("refresh")

@@ -4,6 +4,7 @@
 package console
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
@@ -186,7 +187,7 @@ func (p *overviewPage) writeHealth(m *markup) {
 <thead><tr><th scope="col">Name</th><th scope="col" class="num">Revision</th><th scope="col" class="num">Skipped plans</th></tr></thead>
 <tbody>`)
 	for _, r := range replicas {
-		m.add(`<tr><td>%</td><td class="num">%</td><td class="num">%</td></tr>`, r.Name, number(r.Revision), count(r.Skips))
+		m.add(`<tr><td>%</td><td class="num">%</td><td class="num">%</td></tr>`, r.Name, number(r.Revision), strconv.Itoa(r.Skips))
 	}
 	m.add(`</tbody>
 </table></div>`)

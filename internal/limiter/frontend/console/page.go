@@ -25,7 +25,10 @@ func (c *Console) render(v *visit, status int, page, title string, content conte
 		data.Minutes = max(1, int64(v.session.ends.Sub(c.now()).Round(time.Minute)/time.Minute))
 	}
 	if v.r.Method == http.MethodGet && status == http.StatusOK && slices.Contains(refreshable, page) {
-		c.setRefresh(v, data)
+		data.setRefresh(v.r.URL.Path, v.r.URL.Query())
+	}
+	if data.Refreshing {
+		v.w.Header().Set("Refresh", strconv.Itoa(refreshSeconds))
 	}
 	var out markup
 	data.write(&out)
@@ -36,15 +39,6 @@ func (c *Console) render(v *visit, status int, page, title string, content conte
 		_, _ = v.w.Write(out.Bytes()) // an error means that the browser closed the connection
 	}
 	return nil
-}
-
-// setRefresh refreshes the page if its address asks for it. A person chooses it, since a page that
-// changes by itself disturbs readers.
-func (c *Console) setRefresh(v *visit, data *layout) {
-	data.setRefresh(v.r.URL.Path, v.r.URL.Query())
-	if data.Refreshing {
-		v.w.Header().Set("Refresh", strconv.Itoa(refreshSeconds))
-	}
 }
 
 // failure is the data of an error page.

@@ -4,7 +4,6 @@
 package console
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
@@ -41,7 +40,7 @@ func (m *markup) keyCell(policy string, k *httptypes.ListedKey) {
 	if k.KeyHash == "" {
 		m.listedKey(k)
 	} else {
-		m.add(`<a class="key" href="%">`, string(keyLink(policy, k.KeyHash)))
+		m.add(`<a class="key" href="%">`, string(linkToKey(policy, k.KeyHash)))
 		m.listedKey(k)
 		m.add(`</a>`)
 	}
@@ -246,6 +245,3 @@ func (k *keyLimit) frees() string {
 	}
 	return text
 }
-
-// count returns the number without separators.
-func count(n int) string { return strconv.Itoa(n) }

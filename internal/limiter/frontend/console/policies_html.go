@@ -3,7 +3,10 @@
 
 package console
 
-import "cmp"
+import (
+	"cmp"
+	"strconv"
+)
 
 // write implements content.
 func (p *policiesPage) write(m *markup, _ *layout) {
@@ -88,7 +91,7 @@ func (r *policyRow) write(m *markup) {
 			number(limit.Threshold), window, string(limit.Algorithm))
 	}
 	if more := r.MoreLimits(); more != 0 {
-		m.add(`<span class="hint">and % more</span>`, count(more))
+		m.add(`<span class="hint">and % more</span>`, strconv.Itoa(more))
 	}
 	m.add(`</td>
 <td>`)

@@ -4,6 +4,7 @@
 package console
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,7 +152,7 @@ func (p *policyPage) writeFind(m *markup, l *layout) {
 <form method="post" action="/console/key" class="stack"><input type="hidden" name="csrf" value="%"><input type="hidden" name="policy" value="%">
 `, heading, l.CSRF, p.Policy)
 	for i, part := range p.Facts.Key {
-		m.add(`<label for="key-%">%</label><input id="key-%" name="key" spellcheck="false" autocomplete="off">`, count(i), part, count(i))
+		m.add(`<label for="key-%">%</label><input id="key-%" name="key" spellcheck="false" autocomplete="off">`, strconv.Itoa(i), part, strconv.Itoa(i))
 	}
 	m.add("\n")
 	m.addIf(len(p.Facts.Key) > 0, `<label><input type="checkbox" name="asGiven" value="true"> Use the key as it is, although no request can have it</label>`)
@@ -257,7 +258,7 @@ func (f *facts) writeOverrides(m *markup) {
 		m.each(o.Groups, `group `+code)
 		m.each(o.Networks, code)
 		if o.More != 0 {
-			m.add("and % more ", count(o.More))
+			m.add("and % more ", strconv.Itoa(o.More))
 		}
 		m.with(o.When, `<code>%</code>`)
 		effect := o.Action
