@@ -10,6 +10,7 @@
 # load` and `ctr images import`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source hack/flags.sh
 export GOWORK=off
 
 package="$1" name="$2"
@@ -21,7 +22,7 @@ tmp="$(mktemp -d)"
 trap 'rm -rf "$tmp"' EXIT
 
 mkdir -p bin/images "$tmp/root"
-CGO_ENABLED=0 GOOS=linux GOARCH="$arch" go build -trimpath -tags=grpcnotrace -ldflags "${LDFLAGS:--s -w}" -o "$tmp/root/$program" "$package"
+GOOS=linux GOARCH="$arch" go build -ldflags "${LDFLAGS:--s -w}" -o "$tmp/root/$program" "$package"
 chmod 755 "$tmp/root/$program"
 # The image builder runs on this machine, whatever the architecture of the image.
 (cd hack/image && GOOS='' GOARCH='' go run . -name "$name" -out "$out" -root "$tmp/root" -arch "$arch" -base \

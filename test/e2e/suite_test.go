@@ -70,7 +70,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	localCluster = state
 	By("building images and loading them")
-	do(ctx, []string{"GOFLAGS=-trimpath -tags=grpcnotrace -overlay=" + laterRelease()}, "hack/image/program.sh", "./cmd/weir", laterImage, "-cmd", "manager")
+	do(ctx, []string{"GOFLAGS=-overlay=" + laterRelease()}, "hack/image/program.sh", "./cmd/weir", laterImage, "-cmd", "manager")
 	loadImages(ctx, archive("weir"))
 	do(ctx, nil, "make", "image", "IMAGE="+weirImage)
 	do(ctx, nil, "hack/image/program.sh", "./test/e2e/client", clientImage, "-cmd", "wait")
