@@ -26,9 +26,9 @@ import (
 type rules struct {
 	schema  common.Schema
 	unusual bool
-	// own returns the programs of the schema itself, and false if they are unusual. Objects use few of the schemas, and
+	// own returns the programs of the schema itself, and whether they are unusual. Objects use few of the schemas, and
 	// compiling a rule is slow and takes 30 KiB, so the first object with a value for the schema compiles them.
-	own        func() (programs []celgo.Program, usual bool)
+	own        func() (programs []celgo.Program, unusual bool)
 	properties map[string]*rules
 	items      *rules // of a list
 }
@@ -51,23 +51,23 @@ func newRules(s *structuralschema.Structural, prepared common.Schema, declType *
 	return r
 }
 
-// compile returns the programs of the rules of the schema itself, and whether they are usual.
-func compile(s *structuralschema.Structural, declType *apiservercel.DeclType) (programs []celgo.Program, usual bool) {
+// compile returns the programs of the rules of the schema itself, and whether they are unusual.
+func compile(s *structuralschema.Structural, declType *apiservercel.DeclType) (programs []celgo.Program, unusual bool) {
 	if len(s.XValidations) == 0 {
-		return nil, true
+		return nil, false
 	}
 	compiled, err := cel.Compile(s, declType, celconfig.PerCallLimit,
 		environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()), cel.StoredExpressionsEnvLoader())
-	usual = err == nil
+	unusual = err != nil
 	for i := range compiled {
 		switch result := &compiled[i]; {
 		case result.Error != nil || s.XValidations[i].OptionalOldSelf != nil:
-			usual = false
+			unusual = true
 		case result.Program != nil && !result.UsesOldSelf: // an object in a file has no old one
 			programs = append(programs, result.Program)
 		}
 	}
-	return programs, usual
+	return programs, unusual
 }
 
 // addProperty adds the rules of a property, if CEL sees it.
@@ -100,8 +100,8 @@ func (r *rules) hold(value any, budget *uint64) bool {
 	if r == nil || value == nil { // as the API server
 		return true
 	}
-	own, usual := r.own()
-	if r.unusual || !usual {
+	own, unusual := r.own()
+	if r.unusual || unusual {
 		return false
 	}
 	self := map[string]any{cel.ScopedVarName: common.UnstructuredToVal(value, r.schema)}

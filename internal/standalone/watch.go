@@ -46,9 +46,11 @@ func (e *Server) watch(ctx context.Context) error {
 			return nil
 		case event := <-watcher.Events:
 			written = written || isWrite(event)
-			if due.Reset(renameTime); written {
-				due.Reset(settleTime)
+			wait := renameTime
+			if written {
+				wait = settleTime
 			}
+			due.Reset(wait)
 		case err := <-watcher.Errors:
 			e.options.Logger.Warn("Failed to watch policy files", "error", err)
 		case <-due.C:

@@ -59,8 +59,8 @@ func (c *spread) substitute(ctx context.Context, undecided []int) (*store.Reply,
 	}
 }
 
-// decideOnce decides the call as it is, or returns which entries need a substitute. It evaluates every group as a dry
-// run and spends only if all admit. If another check spends the last units in between, it refunds the groups that have
+// decideOnce decides the call as it is, or returns which entries need a substitute. It prechecks every
+// group and spends only if all admit. If another check spends the last units in between, it refunds the groups that have
 // spent.
 //
 //   - Each group takes two round trips. Groups of different keys share their time. The refund after such a lost
