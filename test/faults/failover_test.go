@@ -154,7 +154,5 @@ func killedClusterMaster(t *testing.T) *system {
 }
 
 func TestFaultsOfReplicatedRedis(t *testing.T) {
-	for i := range failoverFaults {
-		t.Run(failoverFaults[i].name, func(t *testing.T) { report(t, failoverFaults[i].run(t)) })
-	}
+	runEach(t, failoverFaults)
 }

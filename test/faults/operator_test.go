@@ -190,7 +190,5 @@ var operatorFaults = []fault{
 }
 
 func TestFaultsOfTheOperator(t *testing.T) {
-	for i := range operatorFaults {
-		t.Run(operatorFaults[i].name, func(t *testing.T) { report(t, operatorFaults[i].run(t)) })
-	}
+	runEach(t, operatorFaults)
 }

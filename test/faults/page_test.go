@@ -38,6 +38,20 @@ func report(t *testing.T, r *result) {
 	results.Store(r.fault.name, r)
 }
 
+// runEach runs the faults: one after the other if their figures are for the page, else as many at once as there are cores,
+// because they mostly wait.
+func runEach(t *testing.T, faults []fault) {
+	t.Helper()
+	for i := range faults {
+		t.Run(faults[i].name, func(t *testing.T) {
+			if *page == "" {
+				t.Parallel()
+			}
+			report(t, faults[i].run(t))
+		})
+	}
+}
+
 // row returns the result as a row of the table.
 func (r *result) row() string {
 	during, recovery := "-", "-"

@@ -78,7 +78,5 @@ func (s *system) freeze(t *testing.T, length time.Duration) {
 }
 
 func TestFaultsOfProcesses(t *testing.T) {
-	for _, f := range processFaults() {
-		t.Run(f.name, func(t *testing.T) { report(t, f.run(t)) })
-	}
+	runEach(t, processFaults())
 }

@@ -206,7 +206,5 @@ func runningClock(t *testing.T) (*testenv.Redis, *testenv.Clock) {
 }
 
 func TestFaultsOfOneRedis(t *testing.T) {
-	for i := range singleFaults {
-		t.Run(singleFaults[i].name, func(t *testing.T) { report(t, singleFaults[i].run(t)) })
-	}
+	runEach(t, singleFaults)
 }

@@ -112,7 +112,8 @@ spec:
 	deny()
 	g.Expect(wait).To(Equal(700 * time.Millisecond))
 	g.Eventually(func() int { status, _ := check(); return status }, process.Timeout, "1ms").Should(Equal(http.StatusOK))
-	g.Expect(time.Since(denied)).To(BeNumerically(">=", 700*time.Millisecond))
+	// Redis ends a key by its wall clock, in whole milliseconds; the time here is of another clock.
+	g.Expect(time.Since(denied)).To(BeNumerically(">=", 690*time.Millisecond))
 
 	deny()
 	if status, left := check(); status == http.StatusTooManyRequests { // else the machine is so busy that the block has ended
