@@ -9,16 +9,21 @@ can_apt() {
   [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null
 }
 
-# apt_begin NAME PACKAGE... prepares the installation of the packages, for the script NAME.
+# apt_begin NAME PACKAGE... prepares the installation of the packages, for the script NAME. Another
+# script that installs packages waits until apt_install has ended.
 # No package may start a server, because the tests start their own.
 apt_begin() {
   echo "$1: installing ${*:2} with apt-get"
   export DEBIAN_FRONTEND=noninteractive
+  exec {apt_lock}>/run/weir-apt.lock
+  flock "$apt_lock"
   policy=/usr/sbin/policy-rc.d
   if [[ ! -e $policy ]]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod +x "$policy"
     trap 'rm -f "$policy"' EXIT
+  else
+    policy=''
   fi
   apt-get update -qq
 }
@@ -26,4 +31,6 @@ apt_begin() {
 # apt_install installs the packages, without recommended ones.
 apt_install() {
   apt-get install -y -qq --no-install-recommends "$@"
+  [[ -z $policy ]] || rm -f "$policy"
+  exec {apt_lock}>&-
 }
