@@ -102,6 +102,7 @@ func (f *fault) run(t *testing.T) *result {
 	for _, w := range s.processes {
 		await(t, "the policies", func() bool { return w.threshold("many") > 0 })
 	}
+	unrecorded := s.degraded() // reads of the policies, on a busy machine
 	l := startLoad(t, s.processes...)
 	await(t, "calls before the fault", func() bool { return len(l.all()) > 800 })
 	for i := range s.processes {
@@ -131,7 +132,7 @@ func (f *fault) run(t *testing.T) *result {
 		NewWithT(t).Expect(waited).To(BeNumerically("<=", float64(r.meanwhile)/100), "calls of %d that waited for Redis", r.meanwhile)
 	}
 	if !f.drops {
-		NewWithT(t).Expect(s.degraded()).To(BeEquivalentTo(r.degraded), "the metric counts every degraded answer")
+		NewWithT(t).Expect(s.degraded()-unrecorded).To(BeEquivalentTo(r.degraded), "the metric counts every degraded answer")
 	}
 	return r
 }
