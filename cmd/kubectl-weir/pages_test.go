@@ -169,7 +169,7 @@ var scenarios = map[string]scenario{
 		page: "kubectl.md", heading: "kubectl weir",
 		before: func(_ Gomega, s *instance) { s.attack("user-42", "192.0.2.1") },
 		after: func(g Gomega, s *instance) {
-			g.Expect(s.logIn("user-42", "192.0.2.1")).To(Equal("Allowed"))
+			g.Expect(s.logIn("user-42", "192.0.2.1")).To(Equal("Blocked"))
 		},
 	},
 	"who and --part": {

@@ -97,7 +97,8 @@ var _ = Describe("weir installed by the page of the installation", Ordered, func
 		edits := strings.NewReplacer(
 			" charts/weir ", " charts/weir --set image.repository="+repository+",image.tag="+tag+",storeTimeout=2s ",
 			"redis:7.4", redisImage, "ghcr.io/weir-dev/weir:1.2.3", weirImage,
-			"      # or: kubectl delete -k config/default", "",
+			"      # or: kubectl delete -k config/default", "", "redis://redis.example:6379", redisURL,
+			"kubectl create namespace weir-system\n", "", // it stays when a release is uninstalled
 			"redis-cli", "redis-cli -p "+redisPort,
 			// The values that need the operator of Prometheus, and the digest of a release.
 			"serviceMonitor: {enabled: true}", "", "prometheusRule: {enabled: true}", "", "image: {digest", "#",
@@ -140,11 +141,8 @@ var _ = Describe("weir installed by the page of the installation", Ordered, func
 	}, SpecTimeout(4*time.Minute))
 
 	It("is installed with a Redis and moved to another Namespace, with all policies and counters", func(ctx SpecContext) {
-		secret := func(namespace string) {
-			kubectl(ctx, "patch", "secret", "weir-redis", "--namespace", namespace, "--type=merge", "--patch", `{"stringData":{"url":"`+redisURL+`"}}`)
-		}
-		page.run(ctx, "kubectl -n weir-system create secret generic weir-redis")
-		secret("weir-system")
+		page.run(ctx, "secret generic weir-redis --from-literal=url=")
+		page.run(ctx, "secret generic weir-redis-login")
 		page.write("values.yaml", "split: {enabled: true}")
 		page.run(ctx, "--create-namespace --values values.yaml --wait\n")
 		kubectl(ctx, "wait", "--for=condition=Ready", "--timeout=60s", "ratelimitpolicies", "--all", "--namespace", "shop")
