@@ -24,7 +24,7 @@ func TestNothingIsSpentAfterTheSeal(t *testing.T) {
 		for range cap(begun) {
 			callers.Go(func() {
 				begun <- struct{}{}
-				for {
+				for range 2 * units { // more than all have
 					if _, ok := s.spend(1); !ok {
 						return
 					}
