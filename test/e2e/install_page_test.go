@@ -144,7 +144,7 @@ var _ = Describe("weir installed by the page of the installation", Ordered, func
 		page.run(ctx, "secret generic weir-redis --from-literal=url=")
 		page.run(ctx, "secret generic weir-redis-login")
 		page.write("values.yaml", "split: {enabled: true}")
-		page.run(ctx, "--create-namespace --values values.yaml --wait\n")
+		page.run(ctx, "helm install weir charts/weir --namespace weir-system --values values.yaml --wait")
 		kubectl(ctx, "wait", "--for=condition=Ready", "--timeout=60s", "ratelimitpolicies", "--all", "--namespace", "shop")
 
 		kubectl(ctx, "create", "namespace", "limits")
