@@ -9,8 +9,8 @@ can_apt() {
   [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null
 }
 
-# apt_begin NAME PACKAGE... prepares the installation of the packages, for the script NAME. Another
-# script that installs packages waits until apt_install has ended.
+# apt_begin NAME PACKAGE... prepares the installation of the packages, for the script NAME. Other
+# scripts that install packages wait until this one has ended.
 # No package may start a server, because the tests start their own.
 apt_begin() {
   echo "$1: installing ${*:2} with apt-get"
@@ -22,8 +22,6 @@ apt_begin() {
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod +x "$policy"
     trap 'rm -f "$policy"' EXIT
-  else
-    policy=''
   fi
   apt-get update -qq
 }
@@ -31,6 +29,4 @@ apt_begin() {
 # apt_install installs the packages, without recommended ones.
 apt_install() {
   apt-get install -y -qq --no-install-recommends "$@"
-  [[ -z $policy ]] || rm -f "$policy"
-  exec {apt_lock}>&-
 }
