@@ -31,15 +31,8 @@ const (
 // results are the figures of the faults that ran, by name.
 var results sync.Map
 
-// report logs the result and keeps it for the page.
-func report(t *testing.T, r *result) {
-	t.Helper()
-	t.Log(r.row())
-	results.Store(r.fault.name, r)
-}
-
-// runEach runs the faults: one after the other if their figures are for the page, else as many at once as there are cores,
-// because they mostly wait.
+// runEach runs the faults, logs their results and keeps them for the page. It runs one after the other if the figures are for
+// the page, else as many at once as there are cores, because they mostly wait.
 func runEach(t *testing.T, faults []fault) {
 	t.Helper()
 	for i := range faults {
@@ -47,7 +40,9 @@ func runEach(t *testing.T, faults []fault) {
 			if *page == "" {
 				t.Parallel()
 			}
-			report(t, faults[i].run(t))
+			r := faults[i].run(t)
+			t.Log(r.row())
+			results.Store(r.fault.name, r)
 		})
 	}
 }
