@@ -11,6 +11,6 @@
 //   - The answer has at most maxAnswer bytes. It names policies only of the Namespace that the code is for.
 //   - Nothing is spent, counted or written.
 //
-// Reading order: prober.go (codes: what they permit, and the issue and answer of one), store.go (codes in Redis),
-// report.go (the answer).
+// Reading order: prober.go (issues codes and answers requests that have one), store.go (keeps codes), report.go (makes
+// the answer).
 package probe
