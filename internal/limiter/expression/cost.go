@@ -40,15 +40,15 @@ type costRun struct {
 // plan.MaxResponseCode: no request can make it fail later. It returns an error like Compile, and for the first code
 // for which the expression fails or yields a number that is not in 0..plan.MaxCost.
 func CompileCost(text string) (*Cost, error) {
-	program, _, err := ofCosts().compile(text, cel.IntType, MaxCostPrice)
+	compiled, _, err := ofCosts().compile(text, cel.IntType, MaxCostPrice)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cost{}
 	for code := range plan.MaxResponseCode + 1 {
-		result, _, err := program.Eval(map[string]any{responseCode: code})
+		result, err := compiled.evaluate(map[string]any{responseCode: code})
 		if err != nil {
-			return nil, fmt.Errorf("fails for response.code %d: %w", code, asInternal(err))
+			return nil, fmt.Errorf("fails for response.code %d: %w", code, err)
 		}
 		cost, isInt := result.Value().(int64)
 		if !isInt || cost < 0 || cost > plan.MaxCost {

@@ -10,6 +10,7 @@
 // Reading order:
 //
 //	expression.go     Compile and Evaluate
+//	program.go        what Compile makes of a checked expression
 //	cost.go           the cost of a request by the code of its response
 //	environment.go    the variables and functions
 //	issues.go         errors in the text, with the names that were probably meant

@@ -13,6 +13,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -57,11 +58,12 @@ func typeOfVariable(name string) *cel.Type {
 // must reject the same expressions.
 const stringsVersion = 5
 
-// environment is a CEL environment with the names of its variables.
+// environment is a CEL environment with the names of its variables and the interpreter of its programs.
 type environment struct {
 	*cel.Env
 
-	variables []string
+	variables   []string
+	interpreter interpreter.Interpreter
 }
 
 // ofRequests returns the environment of expressions on the attributes of a request.
@@ -80,7 +82,11 @@ func newEnvironment(typeOf func(variable string) *cel.Type, variables ...string)
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	return environment{env, variables}
+	shared, err := newInterpreter(env)
+	if err != nil {
+		panic(err) // the functions of the library have bindings
+	}
+	return environment{env, variables, shared}
 }
 
 // request resolves the variables of one evaluation, each on first use: a loop may read one

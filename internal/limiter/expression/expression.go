@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/types"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -20,7 +19,7 @@ type Result interface{ bool | string }
 
 // Expression is a compiled expression. It is safe for concurrent use.
 type Expression[T Result] struct {
-	program      cel.Program
+	program      program
 	price, scans time.Duration
 }
 
@@ -43,7 +42,7 @@ func Compile[T Result](text string) (*Expression[T], error) {
 }
 
 // compile compiles the text to a program that yields the type for at most the price.
-func (env environment) compile(text string, want *cel.Type, maxPrice time.Duration) (program cel.Program, p priced, err error) {
+func (env environment) compile(text string, want *cel.Type, maxPrice time.Duration) (compiled program, p priced, err error) {
 	// All replicas compile the texts of policy authors: a panic of the library must not
 	// end all replicas.
 	defer func() {
@@ -52,26 +51,26 @@ func (env environment) compile(text string, want *cel.Type, maxPrice time.Durati
 		}
 	}()
 	if utf8.RuneCountInString(text) > plan.MaxExpression {
-		return nil, p, fmt.Errorf("is longer than %d characters", plan.MaxExpression)
+		return compiled, p, fmt.Errorf("is longer than %d characters", plan.MaxExpression)
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, p, oneLine(text, issues, env.variables)
+		return compiled, p, oneLine(text, issues, env.variables)
 	}
 	if !checked.OutputType().IsExactType(want) {
-		return nil, p, fmt.Errorf("must yield %s, not %s", want, checked.OutputType())
+		return compiled, p, fmt.Errorf("must yield %s, not %s", want, checked.OutputType())
 	}
 	if p, err = priceOf(checked.NativeRep(), want == cel.StringType); err != nil {
-		return nil, p, err
+		return compiled, p, err
 	}
 	if isAffordable := p.nanoseconds <= float64(maxPrice); !isAffordable {
-		return nil, p, tooExpensive(p.nanoseconds, maxPrice)
+		return compiled, p, tooExpensive(p.nanoseconds, maxPrice)
 	}
 	if err = checkHeap(p.patterns); err != nil {
-		return nil, p, err
+		return compiled, p, err
 	}
-	program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(replaceSlowFunctions(p.patterns)))
-	return program, p, err
+	compiled, err = env.prepare(checked.NativeRep(), p.patterns)
+	return compiled, p, err
 }
 
 // ErrInternal means that the CEL library failed in a way that neither the text nor the request explains.
@@ -82,24 +81,15 @@ var ErrInternal = errors.New("internal error of the CEL library")
 // ErrUnreadable. An error that wraps ErrInternal is a defect.
 func (e *Expression[T]) Evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T, error) {
 	var zero T
-	result, _, err := e.program.Eval(&request{Attributes: a, descriptors: descriptors, forKey: isText[T]()})
+	result, err := e.program.evaluate(&request{Attributes: a, descriptors: descriptors, forKey: isText[T]()})
 	if err != nil {
-		return zero, asInternal(err)
+		return zero, err
 	}
 	value, ok := result.Value().(T)
 	if !ok {
 		return zero, fmt.Errorf("yields %s", result.Type().TypeName())
 	}
 	return value, nil
-}
-
-// asInternal wraps ErrInternal around all errors except the result of an expression. The library reports
-// a panic and an exceeded cost limit in other types.
-func asInternal(err error) error {
-	if _, isResult := errors.AsType[*types.Err](err); isResult {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrInternal, err)
 }
 
 func typeOf[T Result]() *cel.Type {
