@@ -3,7 +3,7 @@
 
 // Package bench compares Weir with services that do nothing, and with other rate limiters,
 // on the same machine in the same run. `make bench-compare` runs it; `make bench-check` fails
-// if Weir has become slower than docs/performance.md documents.
+// if Weir has become slower than docs/performance.md documents, or than an earlier commit is.
 //
 // Reading order of its files, all of which are tests:
 //
@@ -22,6 +22,7 @@
 //	edit_test.go       part: from an edit to its enforcement
 //	million_test.go    part: the cost of 1,000,000 decisions a second
 //	check_test.go      BenchmarkCheck
+//	baseline_test.go   BenchmarkBaseline, which compares with an earlier commit
 //	report_test.go     tables
 //	plot_test.go       the plot
 //	page_test.go       docs/performance.md
