@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds weir of the commit that `make bench-check` compares with, in bin/baseline/<commit>/, and
-# prints its path. In a checkout without that commit, which has not the whole history, it prints
-# nothing.
+# prints its path, or nothing in a checkout without that commit.
 #
 # Move the commit forward when a change is worth the time that it costs.
 set -euo pipefail
