@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-dev/weir/test/clock"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -49,7 +50,7 @@ type seed struct {
 	*running
 	g      *WithT
 	server *testenv.Redis
-	clock  *testenv.Clock
+	clock  *clock.Clock
 	client *redis.Client
 }
 

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-dev/weir/test/clock"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -181,7 +182,7 @@ func clockJump(d time.Duration) func(*testing.T) *system {
 }
 
 // runningClock starts a Redis with a clock that the test can change and that runs.
-func runningClock(t *testing.T) (*testenv.Redis, *testenv.Clock) {
+func runningClock(t *testing.T) (*testenv.Redis, *clock.Clock) {
 	t.Helper()
 	process, clock := testenv.StartRedisWithClock(t)
 	stop := make(chan struct{})

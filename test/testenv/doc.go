@@ -26,7 +26,7 @@
 //	calls.go         Calls: how often a server has run a command
 //	pauses.go        Pauses: when the machine was too busy for a test
 //	ports.go         FreeAddr: addresses for servers
-//	clock.go         Clock: the wall clock of a server, set by the test
+//	clock.go         servers whose wall clock the test sets
 //	cputime.go       CPUTime: the CPU time of processes
 //	allocations.go   FewestAllocations: what a function allocates
 //	cluster.go       RedisCluster: three masters, or another number

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-dev/weir/test/clock"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -83,7 +84,7 @@ func TestRedisPauseAndResume(t *testing.T) {
 }
 
 // The servers with the preloaded clock. The build tag valkey adds Valkey.
-var withClock = map[string]func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock){"redis": testenv.StartRedisWithClock}
+var withClock = map[string]func(testing.TB, ...string) (*testenv.Redis, *clock.Clock){"redis": testenv.StartRedisWithClock}
 
 func TestServerFollowsItsClock(t *testing.T) {
 	t.Parallel()

@@ -6,8 +6,6 @@ package system
 import (
 	"bytes"
 	"context"
-	_ "embed" // the sources
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,73 +14,39 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/weir-dev/weir/test/clock"
 )
 
 // offsetVariable is the environment variable with the nanoseconds that a Go program built with Overlay adds to
 // its wall clock.
 const offsetVariable = "CONFORM_CLOCK_OFFSET"
 
-// clockSource is the C source of the library that moves the wall clock of a dynamically linked program. It is
-// in testdata because cgo would otherwise compile it into this package.
-//
-//go:embed testdata/clock.c
-var clockSource []byte
-
-// clock is the wall clock of a dynamically linked program, ahead of the machine's by an offset.
-type clock struct{ file, library string }
-
-func (e *Environment) newClock() (*clock, error) {
+// newClock returns a wall clock for a dynamically linked program, and the environment variables of that program.
+func (e *Environment) newClock() (moved *clock.Clock, environment []string, err error) {
 	folder, err := e.newFolder()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	library, err := e.clockLibrary()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c := &clock{file: filepath.Join(folder, "offset"), library: library}
-	return c, c.set(0)
+	if moved, err = clock.New(folder); err != nil {
+		return nil, nil, err
+	}
+	return moved, moved.Environment(library), nil
 }
 
 // clockLibrary compiles the library once.
 func (e *Environment) clockLibrary() (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	source, library := filepath.Join(e.folder, "clock.c"), filepath.Join(e.folder, "clock.so")
+	library := filepath.Join(e.folder, clock.LibraryName())
 	if _, err := os.Stat(library); err == nil {
 		return library, nil
 	}
-	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
-		return "", err
-	}
-	output, err := exec.Command("cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("compile the clock, which needs a C compiler: %w\n%s", err, output)
-	}
-	return library, nil
-}
-
-// preload returns the environment variables of the program.
-func (c *clock) preload() []string {
-	return []string{"LD_PRELOAD=" + c.library, "CONFORM_CLOCK_FILE=" + c.file}
-}
-
-// set sets the offset, move adds to it. The program reads it at every look at the clock.
-func (c *clock) set(offset time.Duration) error {
-	file, err := os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600) // never truncated: the program has mapped it
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(offset.Nanoseconds())), 0)
-	return errors.Join(err, file.Close())
-}
-
-func (c *clock) move(d time.Duration) error {
-	data, err := os.ReadFile(c.file)
-	if err != nil {
-		return err
-	}
-	return c.set(time.Duration(binary.NativeEndian.Uint64(data)) + d)
+	return library, clock.Compile(library)
 }
 
 // hasOffset reports whether the Go program was built with Overlay.

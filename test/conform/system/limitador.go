@@ -86,14 +86,12 @@ func (l *limitador) startInstance(ctx context.Context, env *Environment, c *clus
 		file, storage, c.store.url(),
 	}}
 	if len(o.ClockOffsets) > 0 {
-		moved, err := env.newClock()
+		moved, environment, err := env.newClock()
 		if err != nil {
 			return err
 		}
-		if err := moved.set(o.ClockOffsets[i]); err != nil {
-			return err
-		}
-		p.env = moved.preload()
+		moved.Move(o.ClockOffsets[i])
+		p.env = environment
 	}
 	return c.add(ctx, env, p, address, true)
 }

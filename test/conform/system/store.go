@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/test/clock"
 )
 
 // redisServer is a Redis server, or a master with a replica and sentinels.
 type redisServer struct {
 	*Process
 	address  string
-	clock    *clock
+	clock    *clock.Clock
 	client   *redis.Client
 	sentinel *sentinels // nil without
 }
@@ -44,7 +46,7 @@ func (e *Environment) startRedisServer(ctx context.Context, args ...string) (*re
 	if err != nil {
 		return nil, err
 	}
-	moved, err := e.newClock()
+	moved, environment, err := e.newClock()
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +55,7 @@ func (e *Environment) startRedisServer(ctx context.Context, args ...string) (*re
 	r := &redisServer{address: address, clock: moved, client: client, Process: &Process{
 		program: "redis-server",
 		args:    append([]string{"--bind", "127.0.0.1", "--port", portOf(address), "--dir", folder, "--loglevel", "warning"}, args...),
-		env:     moved.preload(),
+		env:     environment,
 		ready:   func(ctx context.Context) error { return client.Ping(ctx).Err() },
 	}}
 	return r, e.startProcess(ctx, r.Process)
@@ -83,4 +85,7 @@ func (r *redisServer) Failover(ctx context.Context) error {
 }
 
 // MoveClock implements Store.
-func (r *redisServer) MoveClock(d time.Duration) error { return r.clock.move(d) }
+func (r *redisServer) MoveClock(d time.Duration) error {
+	r.clock.Move(d)
+	return nil
+}

@@ -35,6 +35,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan/index"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
+	"github.com/weir-dev/weir/test/clock"
 	"github.com/weir-dev/weir/test/testenv"
 )
 
@@ -64,7 +65,7 @@ type fixture struct {
 	*endpoint.Server
 	t     testing.TB
 	redis *testenv.Redis
-	clock *testenv.Clock
+	clock *clock.Clock
 	conn  *grpc.ClientConn
 	// parent is the span of the callers, or empty.
 	parent string

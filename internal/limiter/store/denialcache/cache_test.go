@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/store"
 	"github.com/weir-dev/weir/internal/limiter/store/redisstore"
+	"github.com/weir-dev/weir/test/clock"
 	"github.com/weir-dev/weir/test/storetest"
 	"github.com/weir-dev/weir/test/testenv"
 )
@@ -24,7 +25,7 @@ type cached struct {
 	*Cache
 	t      *testing.T
 	server *testenv.Redis
-	clock  *testenv.Clock
+	clock  *clock.Clock
 }
 
 func newCached(t *testing.T) *cached {

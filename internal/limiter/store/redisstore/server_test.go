@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/test/clock"
 	"github.com/weir-dev/weir/test/storetest"
 	"github.com/weir-dev/weir/test/testenv"
 )
@@ -29,7 +30,7 @@ var allAlgorithms, algorithms = store.Algorithms(), storetest.Spending()
 type server struct {
 	name      string
 	start     func(testing.TB, ...string) *testenv.Redis
-	withClock func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock)
+	withClock func(testing.TB, ...string) (*testenv.Redis, *clock.Clock)
 }
 
 // servers are the server programs that the tests run on. The build tag valkey adds Valkey.
