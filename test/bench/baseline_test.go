@@ -15,13 +15,8 @@ import (
 
 var baseline = flag.String("baseline", "", "weir that BenchmarkBaseline compares with (default: not compared)")
 
-const (
-	// baselineRounds is the number of pairs of one attempt.
-	baselineRounds = 20
-	// mostCPU is how much CPU a decision may take in relation to the baseline. A median of baselineRounds pairs of the
-	// same program is 1 +- 0.01, so a decision that costs 3 % more is seen.
-	mostCPU = 1.02
-)
+// mostCPU is how much CPU a decision may take in relation to the baseline.
+const mostCPU = 1.02
 
 var errMoreCPU = errors.New("a decision takes more CPU than before")
 
@@ -43,7 +38,7 @@ func BenchmarkBaseline(b *testing.B) {
 		printed := &section{title: grpcTitle}
 		var err error
 		for range checkAttempts {
-			measured := manyAllowed().pairOverGRPC(b, checkCallers, targets, baselineRounds)
+			measured := manyAllowed().pairOverGRPC(b, checkCallers, targets, *rounds)
 			printed.add(measured)
 			if err = checkCPU(measured); err == nil {
 				break
