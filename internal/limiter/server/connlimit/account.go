@@ -88,8 +88,8 @@ func (a *account) set(h *holding, amount int64, since uint64) {
 	a.total += change
 	h.client.amount += change
 	h.amount, h.since = amount, since
-	heap.Fix(&h.client.holdings, h.place)
-	heap.Fix(&a.order, h.client.place)
+	h.client.holdings.fix(h.place)
+	a.order.fix(h.client.place)
 }
 
 // remove removes a connection. It leaves the amount in h.
@@ -102,7 +102,7 @@ func (a *account) remove(h *holding) {
 		return
 	}
 	heap.Remove(&h.client.holdings, h.place)
-	heap.Fix(&a.order, h.client.place)
+	a.order.fix(h.client.place)
 }
 
 // first returns the connection to close. The account is not empty.
@@ -141,6 +141,13 @@ var (
 
 // queue is a heap whose items know their places. It implements heap.Interface.
 type queue[T ranked[T]] struct{ items []T }
+
+// fix restores the order after the item at the place has changed.
+func (q *queue[T]) fix(place int) {
+	if len(q.items) > 1 {
+		heap.Fix(q, place)
+	}
+}
 
 func (q *queue[T]) Len() int           { return len(q.items) }
 func (q *queue[T]) Less(i, j int) bool { return q.items[i].before(q.items[j]) }
