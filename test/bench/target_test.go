@@ -43,18 +43,12 @@ func weirTargets(tb testing.TB, policies string) (overGRPC, overHTTP *target) {
 // does not let the failure mode decide. args come last.
 func startWeir(tb testing.TB, policies, redisURL string, redis []int, args ...string) (overGRPC, overHTTP *target) {
 	tb.Helper()
-	return startProgram(tb, process.Weir(tb), policies, redisURL, redis, args...)
-}
-
-// startProgram is startWeir for any weir.
-func startProgram(tb testing.TB, weir, policies, redisURL string, redis []int, args ...string) (overGRPC, overHTTP *target) {
-	tb.Helper()
 	grpcAddress, httpAddress := testenv.FreeAddr(tb), testenv.FreeAddr(tb)
 	args = append([]string{
 		"standalone", "--policies", policies, "--redis-url", redisURL, "--store-timeout", "1s",
 		"--grpc-address", grpcAddress, "--http-address", httpAddress, "--operator-address", "", "--metrics-address", "",
 	}, args...)
-	pid := startProcess(tb, testenv.Command(weir, args...), grpcAddress)
+	pid := startProcess(tb, testenv.Command(process.Weir(tb), args...), grpcAddress)
 	overGRPC = &target{name: weirName, address: grpcAddress, connect: connectEnvoy, pid: pid, redis: redis}
 	overHTTP = &target{name: weirName, address: httpAddress, pid: pid, redis: redis}
 	return overGRPC, overHTTP
