@@ -16,19 +16,19 @@ import (
 // newInterpreter returns the interpreter that all programs of the environment share. A cel.Program would have one of its
 // own, with a table of all functions, which takes more memory than the rest of most programs.
 func newInterpreter(env *cel.Env) (interpreter.Interpreter, error) {
-	functions := interpreter.NewDispatcher()
+	dispatcher := interpreter.NewDispatcher()
 	for _, function := range env.Functions() {
 		overloads, err := function.Bindings()
 		if err != nil {
 			return nil, err
 		}
-		if err := functions.Add(overloads...); err != nil {
+		if err := dispatcher.Add(overloads...); err != nil {
 			return nil, err
 		}
 	}
 	provider, adapter := env.CELTypeProvider(), env.CELTypeAdapter()
 	attributes := interpreter.NewAttributeFactory(env.Container, adapter, provider)
-	return interpreter.NewInterpreter(functions, env.Container, provider, adapter, attributes), nil
+	return interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes), nil
 }
 
 // program is a checked expression, ready to be evaluated by any number of goroutines.
