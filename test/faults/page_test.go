@@ -31,7 +31,7 @@ const (
 // results are the figures of the faults that ran, by name.
 var results sync.Map
 
-// runEach runs the faults, logs their results and keeps them for the page. It runs one after the other if the figures are for
+// runEach runs the faults, logs their results and keeps them for the page. It runs them one after the other if the figures are for
 // the page, else as many at once as there are cores, because they mostly wait.
 func runEach(t *testing.T, faults []fault) {
 	t.Helper()

@@ -28,16 +28,6 @@ type frame struct {
 
 func (f frame) has(flag byte) bool { return f.flags&flag != 0 }
 
-// frameOf reads the header of a frame.
-func frameOf(header []byte) frame {
-	_ = header[frameHeaderBytes-1]
-	return frame{
-		length: int(header[0])<<16 | int(header[1])<<8 | int(header[2]),
-		kind:   header[3], flags: header[4],
-		stream: binary.BigEndian.Uint32(header[5:]) & 0x7fffffff,
-	}
-}
-
 // frameReader follows the frames in a stream of bytes, whose parts it sees in turn.
 type frameReader struct {
 	header [frameHeaderBytes]byte
@@ -51,20 +41,18 @@ type frameReader struct {
 // was consumed.
 func (r *frameReader) next(p []byte) (payload, rest []byte, begins, ends bool) {
 	if r.filled < frameHeaderBytes {
-		header := p
-		if r.filled > 0 || len(p) < frameHeaderBytes { // the header arrives in parts
-			n := copy(r.header[r.filled:], p)
-			r.filled += n
-			if r.filled < frameHeaderBytes {
-				return nil, nil, false, false
-			}
-			header, p = r.header[:], p[n:]
-		} else {
-			r.filled, p = frameHeaderBytes, p[frameHeaderBytes:]
+		n := copy(r.header[r.filled:], p)
+		r.filled += n
+		if r.filled < frameHeaderBytes {
+			return nil, nil, false, false
 		}
-		r.frame = frameOf(header)
+		r.frame = frame{
+			length: int(r.header[0])<<16 | int(r.header[1])<<8 | int(r.header[2]),
+			kind:   r.header[3], flags: r.header[4],
+			stream: binary.BigEndian.Uint32(r.header[5:]) & 0x7fffffff,
+		}
 		r.left = r.frame.length
-		begins = true
+		begins, p = true, p[n:]
 	}
 	n := min(r.left, len(p))
 	r.left -= n
