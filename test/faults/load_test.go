@@ -61,7 +61,7 @@ func startLoad(tb testing.TB, targets ...*weir) *load {
 		l.wait.Go(func() { l.run(ctx, func(n int) { l.callNext(i, n) }) })
 	}
 	for range slicedClients {
-		l.wait.Go(func() { l.run(ctx, func(n int) { l.call(slicedPolicies[n%len(slicedPolicies)], "key") }) })
+		l.wait.Go(func() { l.run(ctx, l.callSliced()) })
 	}
 	tb.Cleanup(func() { l.stop() })
 	return l
@@ -119,6 +119,24 @@ func (l *load) callNext(client, n int) {
 		l.call("second", "key")
 	default:
 		l.call("many", fmt.Sprintf("key-%d-%d", client, n%50))
+	}
+}
+
+// callSliced returns the calls of a client to the policies with slices in turn. After a denial by rolling it rests for
+// the window: if callers take each unit as it becomes free, so few are left that no process gets a slice.
+func (l *load) callSliced() func(n int) {
+	const rest = 10 * time.Second
+	var resumes time.Time
+	return func(n int) {
+		policy := slicedPolicies[n%len(slicedPolicies)]
+		if policy == "rolling" && time.Now().Before(resumes) {
+			return
+		}
+		r := l.ask(policy, "key")
+		l.add(r)
+		if policy == "rolling" && !r.allowed {
+			resumes = r.end.Add(rest)
+		}
 	}
 }
 
