@@ -15,7 +15,7 @@ import (
 // CONTRIBUTING.md lists the phases of CI in their order, with their arguments.
 func TestContributingListsThePhases(t *testing.T) {
 	g := NewWithT(t)
-	phases := found(read(g, ".ci/run"), `(?m)^phase (make .+)$`)
+	phases := found(read(g, ".ci/run"), `(?m)^ *phase (make .+)$`)
 	g.Expect(len(phases)).To(BeNumerically(">", 5))
 	section := regexp.MustCompile(`(?s)## What CI runs\n.*?\n## `).FindString(read(g, "CONTRIBUTING.md"))
 	g.Expect(found(section, "(?m)^\\| `(make [^`]+)` \\|")).To(Equal(phases))
