@@ -49,7 +49,7 @@ type load struct {
 func startLoad(tb testing.TB, targets ...*weir) *load {
 	tb.Helper()
 	l := &load{targets: targets, ready: make([]atomic.Bool, len(targets)), sliced: make([]atomic.Int64, len(targets)), client: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: clients + slicedClients, DisableCompression: true}, Timeout: 5 * time.Second,
+		Transport: &http.Transport{MaxIdleConnsPerHost: clients + slicedClients, DisableCompression: true}, Timeout: 2 * patientTimeout,
 	}}
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(tb.Context())

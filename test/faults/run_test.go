@@ -94,7 +94,10 @@ func (f *fault) run(t *testing.T) *result {
 			args = standalone(t, url)
 		}
 		args = slices.Concat(args, s.args)
-		if !f.degrades {
+		switch {
+		case f.mayDegrade:
+			args = append(args, "--store-timeout", lossyTimeout.String())
+		case !f.degrades:
 			args = append(args, "--store-timeout", patientTimeout.String())
 		}
 		s.processes = append(s.processes, startProcess(t, args...))

@@ -144,7 +144,7 @@ func startStreams(t *testing.T) (*streams, *single) {
 	t.Cleanup(s.client.CloseIdleConnections)
 	for range 4 {
 		s.targets = append(s.targets, startProcess(t, "standalone", "--policies", folder, "--redis-url", "redis://"+one.proxy.Addr,
-			"--store-timeout", patientTimeout.String()))
+			"--store-timeout", lossyTimeout.String()))
 	}
 	return s, one
 }

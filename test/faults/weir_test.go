@@ -21,16 +21,17 @@ import (
 	"github.com/weir-dev/weir/test/testenv/process"
 )
 
-// storeTimeout is the time that a decision waits for Redis, and patientTimeout where Redis works, so
-// that a pause of a busy machine does not let the failure mode decide.
+// storeTimeout is the time that a decision waits for Redis, lossyTimeout where single replies are lost, and patientTimeout
+// where Redis works, so that a pause of a busy machine does not let the failure mode decide.
 const (
 	storeTimeout   = 50 * time.Millisecond
-	patientTimeout = 2 * time.Second
+	lossyTimeout   = 2 * time.Second
+	patientTimeout = 30 * time.Second
 )
 
-// recoveryTime is how long after a fault Redis decides again, with time for a busy machine: it takes
-// well below a second on one that is not.
-const recoveryTime = 3 * time.Second
+// recoveryTime is how long after a fault Redis decides again, with time for a busy machine: docs/reliability.md has the
+// times of one that is not.
+const recoveryTime = 30 * time.Second
 
 // policies are the limits under load.
 const policies = `apiVersion: ratelimit.weir.dev/v1alpha1

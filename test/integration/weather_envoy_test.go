@@ -44,6 +44,7 @@ type weather struct {
 	service  *service // nil if Envoy calls the replicas itself
 	mtls     *mtls    // nil for plain text
 	fronts   []*front
+	pauses   *testenv.Pauses // longer than a fifth of envoyTimeout
 }
 
 // climate is what the processes of a test are started with.
@@ -61,7 +62,7 @@ type climate struct {
 // startWeather starts the processes and waits until Weir decides the requests of both Envoys.
 func startWeather(t *testing.T, c climate) *weather {
 	t.Helper()
-	w := &weather{t: t}
+	w := &weather{t: t, pauses: testenv.WatchPauses(t, envoyTimeout/5)}
 	var flags []string
 	if c.tls {
 		w.mtls = newMTLS(t, "weir.weir-system.svc")

@@ -38,6 +38,10 @@ const pause = time.Second
 // envoyTimeout is the timeout of both filters on the page.
 const envoyTimeout = 100 * time.Millisecond
 
+// mostStray bounds the requests without Weir outside a storm to one in so many: a busy machine can keep only Weir or Envoy
+// waiting for envoyTimeout, and not the test.
+const mostStray = 100
+
 // storms are the rows of the table in docs/integrations/envoy.md.
 var storms = map[string]storm{
 	"the only replica is killed": {
@@ -111,7 +115,6 @@ func TestEnvoyInBadWeather(t *testing.T) {
 // run runs the storm under load and judges what the clients saw.
 func (s *storm) run(t *testing.T, w *weather) {
 	t.Helper()
-	pauses := testenv.WatchPauses(t, envoyTimeout/5)
 	began := time.Now()
 	s.begin(w)
 	begun := time.Now()
@@ -132,7 +135,7 @@ func (s *storm) run(t *testing.T, w *weather) {
 	var all []outcome
 	for _, f := range w.fronts {
 		seen := f.traffic.all()
-		s.judge(t, f, seen, period{began, begun, until}, pauses)
+		s.judge(t, f, seen, period{began, begun, until}, w.pauses)
 		all = append(all, seen...)
 	}
 	judgeQuota(t, all)
@@ -170,12 +173,15 @@ func (s *storm) judge(t *testing.T, f *front, seen []outcome, p period, pauses *
 		})
 		g.Expect(len(missed)).To(BeNumerically("<=", s.most), "requests without Weir")
 	}
-	for _, o := range missed {
-		if !pauses.Within(o.sent, o.sent.Add(o.took)) {
-			g.Expect(o.sent).To(BeTemporally("~", p.began, p.until.Sub(p.began)), "%v after the begin", o.sent.Sub(p.began))
+	counted := filter(missed, func(o *outcome) bool { return !pauses.Within(o.sent, o.sent.Add(o.took)) })
+	var stray []time.Duration // after the begin
+	for _, o := range counted {
+		if after := o.sent.Sub(p.began); after.Abs() > p.until.Sub(p.began) {
+			stray = append(stray, after)
 		}
 		g.Expect(o.took).To(BeNumerically("<", envoyTimeout+pause))
 	}
+	g.Expect(len(stray)).To(BeNumerically("<=", len(seen)/mostStray), "requests without Weir outside the storm: %v", stray)
 	if len(missed) >= 10 { // of fewer, one pause of the machine can be the median
 		slices.SortFunc(missed, func(a, b outcome) int { return int(a.took - b.took) })
 		g.Expect(missed[len(missed)/2].took).To(BeNumerically("<", envoyTimeout+envoyTimeout/2), "median")
