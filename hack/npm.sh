@@ -34,4 +34,4 @@ fi
 
 tool="$1"
 shift
-exec "$modules/.bin/$tool" "$@"
+"$modules/.bin/$tool" "$@"

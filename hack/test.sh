@@ -24,8 +24,12 @@ export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT="${GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT:-3
 # half of their time.
 alone="$(go list ./internal/limiter/expression ./test/faults)"
 
-# The race detector makes sync.Pool forget at random, so what this package counts, bytes of garbage, is only counted without it.
-unraced="$(go list ./test/ledger)"
+# These take longest, so they start first: at the end one would run alone.
+longest="$(go list ./internal/limiter/store/{redisstore,slicecache} ./test/ledger)"
+
+# The race detector makes sync.Pool forget at random, so test/ledger counts bytes of garbage only without it. The tests of
+# test/layout read sources, in one goroutine.
+unraced="$(go list ./test/ledger ./test/layout)"
 
 # Tests of these tiers are in modules of their own, too. test/gitops has the libraries of kubectl.
 modules() {
@@ -57,7 +61,7 @@ log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
 run() {
-  local tier folder package status=0 packages=() together=() last=() without=()
+  local tier folder package listed status=0 packages=() together=() last=() without=()
   if ((${#tiers[@]} == 0)); then
     go test -v "${flags[@]}" "${rest[@]}"
     return
@@ -67,12 +71,13 @@ run() {
   done
   # After a flag of a test, go test reads no more packages.
   ((${#packages[@]} > 0)) || { echo "test: no packages in ${tiers[*]}" >&2; return 1; }
-  mapfile -t together < <(go list "${packages[@]}" | grep -vxF "$alone")
+  listed="$(go list "${packages[@]}")"
+  mapfile -t together < <(grep -xF "$longest" <<<"$listed"; grep -vxF "$longest"$'\n'"$alone" <<<"$listed")
   if [[ "${RACE:-}" == true ]] && ((${#together[@]} > 0)); then
     mapfile -t without < <(printf '%s\n' "${together[@]}" | grep -xF "$unraced")
     mapfile -t together < <(printf '%s\n' "${together[@]}" | grep -vxF "$unraced")
   fi
-  mapfile -t last < <(go list "${packages[@]}" | grep -xF "$alone")
+  mapfile -t last < <(grep -xF "$alone" <<<"$listed")
   if ((${#together[@]} > 0)); then
     go test -v -p 3 "${flags[@]}" "${together[@]}" "${rest[@]}" || status=$?
   fi

@@ -20,9 +20,16 @@ func InMemory(n int) iter.Seq[uint64] { return seeds(n, 1, 10) }
 // OnServer returns the seeds of random operations that call a server: n, or three eighths of them with -short.
 func OnServer(n int) iter.Seq[uint64] { return seeds(n, 3, 8) }
 
+// raceTimes is by how many times fewer seeds are with -short and the race detector. It takes five to fifteen times the
+// time, and finds nothing more in what a single goroutine does.
+const raceTimes = 3
+
 // seeds returns n seeds, or with -short part/of of them, rounded up. They begin with the one in the environment.
 func seeds(n, part, of int) iter.Seq[uint64] {
 	if testing.Short() {
+		if Race {
+			of *= raceTimes
+		}
 		n = (n*part + of - 1) / of
 	}
 	first, err := uint64(0), error(nil)

@@ -1,0 +1,9 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package seeds
+
+// Race tells whether the race detector runs.
+const Race = false
