@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package seeds numbers the random operations of tests: many, or few with -short.
+//
+//	seeds.go              the seeds
+//	race.go, norace.go    whether the race detector runs
 package seeds
 
 import (
