@@ -21,10 +21,10 @@ const (
 	// renameTime is how long they must be unchanged after anything else: what is renamed into its place is complete. One change
 	// of a folder is several events.
 	renameTime = 2 * time.Millisecond
-	// recheckInterval is how often the files are read without a change event: some
-	// file systems send none.
-	recheckInterval = 10 * time.Second
 )
+
+// recheckInterval is how often the files are read without a change event: some file systems send none. Only tests set it.
+var recheckInterval = 10 * time.Second
 
 // watch reloads the files when they change, until ctx ends.
 func (e *Server) watch(ctx context.Context) error {

@@ -197,13 +197,10 @@ func compareEnvoy(b *testing.B, s *section) {
 	through := &throughEnvoy{measured}
 	s.table(measured.name, []string{"target", "requests/s", "p50", "p99", "added p50", "added p99", "limiter's CPU per request", "Redis CPU per request"}, through.rows()...)
 	if *ratelimitBin != "" {
-		s.table("Shares of "+peerName, []string{"", "added p50", "added p99", "CPU of limiter and Redis"}, through.shares()...)
+		fmt.Print(tableText("Shares of "+peerName, []string{"", "added p50", "added p99", "CPU of limiter and Redis"}, through.shares()...))
 	}
-	s.note("Requests arrive at random times, at half of the lowest throughput of the rows, and their latency counts from\n" +
-		"the time when they were due. One Envoy with one worker serves all rows, and is the upstream, too. What a row\n" +
-		"adds is its percentile without the one of the first row in the same round. All share the cores with the callers.\n" +
-		"The no-op service, with the default options of gRPC's library, answers without deciding: no limiter over gRPC in Go\n" +
-		"adds less.")
+	s.note("Requests arrive at random times, at half of the lowest throughput of the rows. What a row adds is its percentile without the one of\n" +
+		"the first row in the same round. All share the cores with the callers.")
 }
 
 // halfOfLowest sets the rate of all loads to half of the lowest throughput among them.
@@ -266,7 +263,7 @@ func (e *throughEnvoy) shares() [][]string {
 			ratios(e.added(i, 0.5), e.added(peer, 0.5)), ratios(e.added(i, 0.99), e.added(peer, 0.99)), ratios(e.cpu(i), e.cpu(peer)),
 		})
 	}
-	return append(rows, []string{"goal", "at most 1.00", "at most 0.80", "at most 0.50"})
+	return rows
 }
 
 // ratios formats the ratios of the values.

@@ -16,10 +16,10 @@ import (
 )
 
 // maxLag is min-replicas-max-lag. Redis compares it once a second with a lag in whole seconds, so that
-// the master may accept writes for lagSlack longer, half of it for a busy machine.
+// the master may accept writes for two seconds longer, and on a busy machine for lagSlack.
 const (
 	maxLag   = time.Second
-	lagSlack = 4 * time.Second
+	lagSlack = 30 * time.Second
 )
 
 // replicated are the arguments of a master that rejects writes soon after it lost its replica.

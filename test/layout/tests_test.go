@@ -8,6 +8,7 @@ import (
 	"go/constant"
 	"go/token"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,18 @@ const shortestTimeout = 30 * time.Second
 // the time is one of the product's promises on a clock that the test sets.
 func TestNoTestTakesABusyMachineForADefect(t *testing.T) {
 	fset, files := goFiles(t)
+	shared := map[string]map[string]time.Duration{} // constants of a folder's files
+	for path, file := range files {
+		folder := filepath.Dir(path)
+		if shared[folder] == nil {
+			shared[folder] = map[string]time.Duration{}
+		}
+		for _, declaration := range file.Decls {
+			if constants, ok := declaration.(*ast.GenDecl); ok { // not those within functions
+				addDurations(shared[folder], constants)
+			}
+		}
+	}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		if !isTest(path) {
 			continue
@@ -37,7 +50,8 @@ func TestNoTestTakesABusyMachineForADefect(t *testing.T) {
 				}
 			}
 		}
-		constants := durationConstants(file)
+		constants := maps.Clone(shared[filepath.Dir(path)])
+		addDurations(constants, file)
 		ast.Inspect(file, func(node ast.Node) bool {
 			var at ast.Node
 			var problem string
@@ -210,7 +224,7 @@ var unitsOfTime = map[string]time.Duration{
 	"Second": time.Second, "Minute": time.Minute, "Hour": time.Hour,
 }
 
-// lengthOf returns the length of time that a constant expression names: 5*time.Second, "5s", or a constant of the file.
+// lengthOf returns the length of time that a constant expression names: 5*time.Second, "5s", a constant, or a sum.
 func lengthOf(expression ast.Expr, constants map[string]time.Duration) (time.Duration, bool) {
 	switch e := expression.(type) {
 	case *ast.ParenExpr:
@@ -227,12 +241,24 @@ func lengthOf(expression ast.Expr, constants map[string]time.Duration) (time.Dur
 			return d, ok
 		}
 	case *ast.BinaryExpr:
-		if e.Op == token.MUL {
-			if d, ok := product(e.X, e.Y, constants); ok {
-				return d, true
-			}
-			return product(e.Y, e.X, constants)
+		return lengthOfBinary(e, constants)
+	}
+	return 0, false
+}
+
+func lengthOfBinary(e *ast.BinaryExpr, constants map[string]time.Duration) (time.Duration, bool) {
+	switch e.Op {
+	case token.ADD:
+		x, ok := lengthOf(e.X, constants)
+		y, both := lengthOf(e.Y, constants)
+		return x + y, ok && both
+	case token.QUO: // at most
+		return lengthOf(e.X, constants)
+	case token.MUL:
+		if d, ok := product(e.X, e.Y, constants); ok {
+			return d, true
 		}
+		return product(e.Y, e.X, constants)
 	}
 	return 0, false
 }
@@ -247,10 +273,9 @@ func product(number, unit ast.Expr, constants map[string]time.Duration) (time.Du
 	return time.Duration(n) * d, ok
 }
 
-// durationConstants returns the lengths of time among the constants of the file.
-func durationConstants(file *ast.File) map[string]time.Duration {
-	found := map[string]time.Duration{}
-	ast.Inspect(file, func(node ast.Node) bool {
+// addDurations adds the lengths of time among the constants within the node.
+func addDurations(found map[string]time.Duration, node ast.Node) {
+	ast.Inspect(node, func(node ast.Node) bool {
 		declaration, ok := node.(*ast.GenDecl)
 		if !ok || declaration.Tok != token.CONST {
 			return true
@@ -267,5 +292,4 @@ func durationConstants(file *ast.File) map[string]time.Duration {
 		}
 		return true
 	})
-	return found
 }

@@ -62,7 +62,7 @@ func TestClusterNeverSendsTwice(t *testing.T) {
 		g.Expect(once(t.Context(), "3")).To(MatchError(isTimeout, "a timeout"))
 
 		proxy.lose(held)
-		ctx, cancel := context.WithTimeout(t.Context(), timeout/2)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout/2) // busy: the call waits for its end
 		g.Expect(once(ctx, "4")).To(MatchError(isTimeout, "a timeout"))
 		cancel()
 	}
