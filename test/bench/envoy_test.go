@@ -197,7 +197,7 @@ func compareEnvoy(b *testing.B, s *section) {
 	through := &throughEnvoy{measured}
 	s.table(measured.name, []string{"target", "requests/s", "p50", "p99", "added p50", "added p99", "limiter's CPU per request", "Redis CPU per request"}, through.rows()...)
 	if *ratelimitBin != "" {
-		fmt.Print(tableText("Shares of "+peerName, []string{"", "added p50", "added p99", "CPU of limiter and Redis"}, through.shares()...))
+		_, _ = os.Stdout.WriteString(tableText("Shares of "+peerName, []string{"", "added p50", "added p99", "CPU of limiter and Redis"}, through.shares()...))
 	}
 	s.note("Requests arrive at random times, at half of the lowest throughput of the rows. What a row adds is its percentile without the one of\n" +
 		"the first row in the same round. All share the cores with the callers.")

@@ -80,6 +80,18 @@ type result struct {
 	unspent int64
 }
 
+// storeTimeout is the time that decisions wait for Redis.
+func (f *fault) storeTimeout() time.Duration {
+	switch {
+	case f.degrades:
+		return storeTimeout
+	case f.mayDegrade:
+		return lossyTimeout
+	default:
+		return patientTimeout
+	}
+}
+
 // run runs the fault under load and judges the history.
 func (f *fault) run(t *testing.T) *result {
 	t.Helper()
@@ -93,13 +105,7 @@ func (f *fault) run(t *testing.T) *result {
 		if args == nil {
 			args = standalone(t, url)
 		}
-		args = slices.Concat(args, s.args)
-		switch {
-		case f.mayDegrade:
-			args = append(args, "--store-timeout", lossyTimeout.String())
-		case !f.degrades:
-			args = append(args, "--store-timeout", patientTimeout.String())
-		}
+		args = slices.Concat(args, s.args, []string{"--store-timeout", f.storeTimeout().String()})
 		s.processes = append(s.processes, startProcess(t, args...))
 	}
 	for _, w := range s.processes {

@@ -38,7 +38,7 @@ const pause = time.Second
 // envoyTimeout is the timeout of both filters on the page.
 const envoyTimeout = 100 * time.Millisecond
 
-// mostStray bounds the requests without Weir outside a storm to one in so many: a busy machine can keep only Weir or Envoy
+// mostStray bounds the requests without Weir outside a storm to one in this number: a busy machine can keep only Weir or Envoy
 // waiting for envoyTimeout, and not the test.
 const mostStray = 100
 

@@ -25,18 +25,7 @@ const shortestTimeout = 30 * time.Second
 // the time is one of the product's promises on a clock that the test sets.
 func TestNoTestTakesABusyMachineForADefect(t *testing.T) {
 	fset, files := goFiles(t)
-	shared := map[string]map[string]time.Duration{} // constants of a folder's files
-	for path, file := range files {
-		folder := filepath.Dir(path)
-		if shared[folder] == nil {
-			shared[folder] = map[string]time.Duration{}
-		}
-		for _, declaration := range file.Decls {
-			if constants, ok := declaration.(*ast.GenDecl); ok { // not those within functions
-				addDurations(shared[folder], constants)
-			}
-		}
-	}
+	shared := durationsByFolder(files)
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		if !isTest(path) {
 			continue
@@ -259,8 +248,9 @@ func lengthOfBinary(e *ast.BinaryExpr, constants map[string]time.Duration) (time
 			return d, true
 		}
 		return product(e.Y, e.X, constants)
+	default:
+		return 0, false
 	}
-	return 0, false
 }
 
 func product(number, unit ast.Expr, constants map[string]time.Duration) (time.Duration, bool) {
@@ -271,6 +261,23 @@ func product(number, unit ast.Expr, constants map[string]time.Duration) (time.Du
 	n, _ := constant.Int64Val(constant.MakeFromLiteral(literal.Value, token.INT, 0))
 	d, ok := lengthOf(unit, constants)
 	return time.Duration(n) * d, ok
+}
+
+// durationsByFolder returns the lengths of time among the constants of packages.
+func durationsByFolder(files map[string]*ast.File) map[string]map[string]time.Duration {
+	found := map[string]map[string]time.Duration{}
+	for path, file := range files {
+		folder := filepath.Dir(path)
+		if found[folder] == nil {
+			found[folder] = map[string]time.Duration{}
+		}
+		for _, declaration := range file.Decls {
+			if constants, ok := declaration.(*ast.GenDecl); ok { // not those within functions
+				addDurations(found[folder], constants)
+			}
+		}
+	}
+	return found
 }
 
 // addDurations adds the lengths of time among the constants within the node.

@@ -5,5 +5,5 @@
 
 package seeds
 
-// Race tells whether the race detector runs.
+// Race is false without the race detector.
 const Race = false

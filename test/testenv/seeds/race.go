@@ -5,5 +5,5 @@
 
 package seeds
 
-// Race tells whether the race detector runs.
+// Race is true if the race detector runs.
 const Race = true
