@@ -167,13 +167,11 @@ func (s *storm) judge(t *testing.T, f *front, seen []outcome, p period, pauses *
 	byEnvoy := filter(missed, func(o *outcome) bool { return !o.degraded })
 	g.Expect(f.stat(t, "shop", f.filter+".failure_mode_allowed")).To(BeEquivalentTo(len(byEnvoy)), "requests that Envoy admitted without Weir")
 	t.Logf("%s: %d requests, %d without Weir, the slowest took %v", f.filter, len(seen), len(missed), slowest(seen))
-	if s.away == 0 || s.most > 0 {
-		missed = filter(missed, func(o *outcome) bool {
-			return !pauses.Within(o.sent, o.sent.Add(o.took)) && (s.most == 0 || o.sent.After(p.begun))
-		})
-		g.Expect(len(missed)).To(BeNumerically("<=", s.most), "requests without Weir")
-	}
 	counted := filter(missed, func(o *outcome) bool { return !pauses.Within(o.sent, o.sent.Add(o.took)) })
+	if s.away == 0 || s.most > 0 {
+		counted = filter(counted, func(o *outcome) bool { return s.most == 0 || o.sent.After(p.begun) })
+		g.Expect(len(counted)).To(BeNumerically("<=", s.most), "requests without Weir")
+	}
 	var stray []time.Duration // after the begin
 	for _, o := range counted {
 		if after := o.sent.Sub(p.began); after.Abs() > p.until.Sub(p.began) {

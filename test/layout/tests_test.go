@@ -266,12 +266,12 @@ func product(number, unit ast.Expr, constants map[string]time.Duration) (time.Du
 // durationsByFolder returns the lengths of time among the constants of packages.
 func durationsByFolder(files map[string]*ast.File) map[string]map[string]time.Duration {
 	found := map[string]map[string]time.Duration{}
-	for path, file := range files {
+	for _, path := range slices.Sorted(maps.Keys(files)) { // a constant can be a sum of those in earlier files
 		folder := filepath.Dir(path)
 		if found[folder] == nil {
 			found[folder] = map[string]time.Duration{}
 		}
-		for _, declaration := range file.Decls {
+		for _, declaration := range files[path].Decls {
 			if constants, ok := declaration.(*ast.GenDecl); ok { // not those within functions
 				addDurations(found[folder], constants)
 			}
