@@ -21,6 +21,8 @@ unset GOWORK
 # The Redis image that up.sh loads, for specs that need a Redis in the cluster.
 export REDIS_IMAGE="${REDIS_IMAGE:-localhost/redis:$(redis_version)}"
 export PATH="$kube:$helm:$PATH" WEIR_E2E=true
+# Pods, Envoy Gateway and Envoy take their time on a busy machine.
+export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT=2m
 "$root/hack/programs.sh"
 # SPECS=all runs every spec, and flags for go test select others.
 if [[ "${SPECS:-}" != all && $# == 0 ]]; then

@@ -133,7 +133,7 @@ var _ = Describe("A key group", func() {
 		late.Namespace = "default"
 		Eventually(func() error { return other.Create(ctx, late) }).WithContext(ctx).Should(Succeed())
 		Eventually(ctx, plans.recordOf).WithArguments("keygroup:default/gold-07").ShouldNot(BeNil())
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is published before MarkSynced, and removed by the sweep of a term if it is gone", func(ctx SpecContext) {
 		orphan := plan.IDOf(plan.KindKeyGroup, group.Namespace, "orphan")

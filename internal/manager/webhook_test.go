@@ -97,7 +97,7 @@ var _ = Describe("The webhook of the manager", func() {
 		Eventually(func() string { _, body := get(metrics, "/metrics"); return body }).WithContext(ctx).
 			Should(ContainSubstring(`weir_webhook_rejections_total{reason="connections"}`))
 		Expect(median()).To(BeNumerically("<", max(10*before, 200*time.Millisecond)), "before the attack: %v", before)
-	}, SpecTimeout(5*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("accepts no TLS version before 1.2", func() {
 		config := &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, InsecureSkipVerify: true}

@@ -23,7 +23,7 @@ import (
 var _ = Describe("weir installed by its chart", Ordered, func() {
 	var i *installation
 
-	BeforeAll(func(ctx SpecContext) { i = install(ctx) }, NodeTimeout(5*time.Minute))
+	BeforeAll(func(ctx SpecContext) { i = install(ctx) }, NodeTimeout(10*time.Minute))
 
 	It("enforces a policy from kubectl apply to kubectl delete", func(ctx SpecContext) {
 		i.policy(ctx, "login", "{limits: [{name: burst, algorithm: SlidingLog, threshold: 3, window: 10m}]}")
@@ -35,9 +35,9 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.ready(ctx, "login")
 		Expect(i.statuses(ctx, alice, 2)).To(Equal([]int{200, 429}))
 		By("a deletion")
-		kubectl(ctx, "delete", "ratelimitpolicy", "login", "--namespace", i.shop, "--timeout=10s")
+		kubectl(ctx, "delete", "ratelimitpolicy", "login", "--namespace", i.shop, "--timeout=120s")
 		Eventually(i.status).WithArguments(ctx, alice).Should(Equal(http.StatusNotFound))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("selects the keys of a group, without a new plan", func(ctx SpecContext) {
 		i.policy(ctx, "tiers", "{key: [{type: Principal, principal: {}}], limits: [{name: burst, algorithm: FixedWindow, threshold: 1, window: 10m}], "+
@@ -59,8 +59,8 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		importKeys("globex\n")
 		Expect(i.podStatuses(ctx, acme)).To(HaveEach(429))
 		Expect(kubectl(ctx, "get", "rlkeys", "--namespace", i.shop, "--output=name")).To(Equal("ratelimitkeygroup.ratelimit.weir.dev/gold-0-of-1\n"))
-		kubectl(ctx, "delete", "ratelimitkeygroups", "--all", "--namespace", i.shop, "--timeout=20s")
-	}, SpecTimeout(3*time.Minute))
+		kubectl(ctx, "delete", "ratelimitkeygroups", "--all", "--namespace", i.shop, "--timeout=120s")
+	}, NodeTimeout(5*time.Minute))
 
 	It("serves Envoy over gRPC", func(ctx SpecContext) {
 		i.policy(ctx, "edge", "{matches: [{domain: edge, descriptors: [{key: user}]}], key: [{type: Descriptor, descriptor: {key: user}}], "+
@@ -73,7 +73,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 			codes = append(codes, got.Code)
 		}
 		Expect(codes).To(Equal([]string{"OK", "OK", "OVER_LIMIT"}))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("counts only the failed logins that Envoy reports", func(ctx SpecContext) {
 		i.policy(ctx, "logins", "{matches: [{domain: edge, descriptors: [{key: account}]}], key: [{type: Descriptor, descriptor: {key: account}}], "+
@@ -94,7 +94,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 			call(fmt.Sprintf("weir_commit=login-%d", n), fmt.Sprintf("weir_response_code=%d", status))
 		}
 		Expect(append(codes, call("weir_reservation=login-5"))).To(Equal([]string{"OK", "OK", "OK", "OK", "OK", "OVER_LIMIT"}))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("enforces at every replica within a second of apply", func(ctx SpecContext) {
 		pods := i.pods(ctx)
@@ -110,7 +110,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		applied := time.Now().UnixMilli()
 		Eventually(done).WithContext(ctx).Should(Receive(BeNil()))
 		Expect(enforced.UnixMillis-applied).To(BeNumerically("<", 1000), "milliseconds")
-	}, SpecTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is exact across replicas", func(ctx SpecContext) {
 		i.policy(ctx, "exact", hourly(100))
@@ -119,7 +119,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Errors).To(BeEmpty())
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 100, "429": got.Sent - 100}))
-	}, SpecTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("reports Enforced correctly while a pod is killed and replaced", func(ctx SpecContext) {
 		i.policy(ctx, "truth", hourly(1))
@@ -137,7 +137,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		rolledOut(ctx, i.namespace, "weir-manager")
 		Expect(i.thresholds(ctx, "truth")).To(Equal([]int{2, 2}))
 		Eventually(i.condition(ctx, "truth", "Enforced")).Should(Equal("True/Enforced"))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("fails over to another leader when the leader is killed", func(ctx SpecContext) {
 		leader := i.leader(ctx)
@@ -149,7 +149,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.policy(ctx, "truth", hourly(3))
 		i.ready(ctx, "truth")
 		rolledOut(ctx, i.namespace, "weir-manager")
-	}, SpecTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("follows the failure mode without Redis, and recovers when Redis returns empty", func(ctx SpecContext) {
 		i.policy(ctx, "open", hourly(2))
@@ -174,7 +174,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		// Each replica reaches Redis in its own time.
 		Eventually(i.podStatuses).WithArguments(ctx, i.ask("closed", "b")).Should(HaveEach(BeElementOf(200, 429)))
 		Expect(i.statuses(ctx, i.ask("open", "a"), 3)).To(Equal([]int{200, 200, 429}), "counted from zero")
-	}, SpecTimeout(4*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("loses no decision while the API server is frozen", func(ctx SpecContext) {
 		process := apiServer()
@@ -192,7 +192,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.policy(ctx, "frozen", hourly(2))
 		i.ready(ctx, "frozen")
 		Expect(i.thresholds(ctx, "frozen")).To(Equal([]int{2, 2}))
-	}, SpecTimeout(4*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("fails no request during a rollout and an upgrade", func(ctx SpecContext) {
 		i.policy(ctx, "rolling", hourly(500))
@@ -204,8 +204,8 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		})
 		Expect(got.Errors).To(BeEmpty())
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 500, "429": got.Sent - 500}))
-		tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
-	}, SpecTimeout(5*time.Minute))
+		tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "240s")
+	}, NodeTimeout(5*time.Minute))
 
 	It("misses no policy while a later release is rolled out and back", func(ctx SpecContext) {
 		i.policy(ctx, "versions", hourly(500))
@@ -217,7 +217,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 			i.ready(ctx, "later")
 			Eventually(i.pods).WithArguments(ctx).Should(HaveLen(2), "the former pods are gone")
 			Expect(i.thresholds(ctx, "later")).To(Equal([]int{7, 7}))
-			tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
+			tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "240s")
 			i.policy(ctx, "later", unreadable(8))
 			i.ready(ctx, "later")
 			Eventually(i.pods).WithArguments(ctx).Should(HaveLen(2), "the former pods are gone")
@@ -225,7 +225,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		})
 		Expect(got.Errors).To(BeEmpty())
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 500, "429": got.Sent - 500}))
-	}, SpecTimeout(6*time.Minute))
+	}, NodeTimeout(10*time.Minute))
 
 	It("reports a policy that a pod of the former release cannot read, also when that pod starts", func(ctx SpecContext) {
 		i.policy(ctx, "both", hourly(3))
@@ -246,10 +246,10 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) {
 			_, _ = tryKubectl(ctx, append([]string{"rollout", "resume"}, manager...)...)
 			i.upgrade(ctx)
-		}, NodeTimeout(3*time.Minute))
+		}, NodeTimeout(5*time.Minute))
 		later := kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--output",
 			fmt.Sprintf(`jsonpath={.items[?(@.spec.containers[0].image==%q)].metadata.name}`, laterImage))
-		kubectl(ctx, "wait", "pod/"+later, "--namespace", i.namespace, "--for=condition=Ready", "--timeout=60s")
+		kubectl(ctx, "wait", "pod/"+later, "--namespace", i.namespace, "--for=condition=Ready", "--timeout=120s")
 		for leader := i.leader(ctx); leader != later; leader = i.leader(ctx) {
 			kubectl(ctx, "delete", "pod", leader, "--namespace", i.namespace)
 		}
@@ -273,7 +273,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		rolledOut(ctx, i.namespace, "weir-manager")
 		i.ready(ctx, "later")
 		Eventually(i.thresholds).WithArguments(ctx, "later").Should(Equal([]int{9, 9}))
-	}, SpecTimeout(5*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("runs as separate Deployments for controllers and decisions", func(ctx SpecContext) {
 		i.upgrade(ctx, "split.enabled=true")
@@ -285,18 +285,18 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.upgrade(ctx, "split.enabled=false")
 		i.policy(ctx, "split", hourly(3))
 		i.ready(ctx, "split")
-	}, SpecTimeout(5*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("passes helm test, with the URL of Redis from a Secret", func(ctx SpecContext) {
 		kubectl(ctx, "create", "secret", "generic", "redis-url", "--namespace", i.namespace,
 			"--from-literal=url=redis://redis."+i.namespace+".svc.cluster.local:6379")
 		i.upgrade(ctx, "redis.url=", "redis.urlFromSecret.name=redis-url", "redis.urlFromSecret.key=url")
-		tool(ctx, "helm", "test", release, "--namespace", i.namespace, "--timeout", "120s")
+		tool(ctx, "helm", "test", release, "--namespace", i.namespace, "--timeout", "240s")
 		Expect(kubectl(ctx, "get", "ratelimitpolicies,networkpolicies,pods", "--namespace", i.namespace, "--output=name")).
 			NotTo(ContainSubstring("weir-test"), "the objects of the test are deleted")
 		By("reporting why a test fails")
 		kubectl(ctx, "scale", "deployment/redis", "--namespace", i.namespace, "--replicas=0")
-		_, err := tryTool(ctx, "", "helm", "test", release, "--namespace", i.namespace, "--timeout", "120s")
+		_, err := tryTool(ctx, "", "helm", "test", release, "--namespace", i.namespace, "--timeout", "240s")
 		Expect(err).To(HaveOccurred())
 		Expect(kubectl(ctx, "logs", "weir-test", "--namespace", i.namespace)).To(Or(
 			ContainSubstring("Redis does not answer Weir"), ContainSubstring("the policy is not in force")))
@@ -304,7 +304,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.upgrade(ctx)
 		i.policy(ctx, "tested", hourly(1))
 		i.ready(ctx, "tested")
-	}, SpecTimeout(5*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("rejects an invalid policy when it is applied", func(ctx SpecContext) {
 		wrong := "{matches: [{hosts: [shop.example], when: nonesuch}], limits: [{name: l, algorithm: FixedWindow, threshold: 1, window: 1m}]}"
@@ -312,7 +312,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 			Should(MatchError(And(ContainSubstring("spec.matches[0].when"), ContainSubstring("undeclared reference"))))
 		elsewhere := strings.ReplaceAll(strings.ReplaceAll(wrong, "shop.example", "elsewhere.example"), ", when: nonesuch", "")
 		Expect(i.tryPolicy(ctx, i.shop, "elsewhere", elsewhere)).To(MatchError(ContainSubstring("spec.matches[0].hosts")))
-	}, SpecTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("enforces no policy outside the grant of its Namespace", func(ctx SpecContext) {
 		tenant := newNamespace(ctx)
@@ -327,7 +327,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		}).WithContext(ctx).Should(ContainSubstring(`"reason":"NoPolicy"`))
 		Expect(kubectl(ctx, "get", "ratelimitpolicy", "all", "--namespace", tenant, "--output",
 			`jsonpath={.status.conditions[?(@.type=="Accepted")].reason}`)).To(Equal("MatchNotPermitted"))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("returns and changes the state of keys for callers with permission", func(ctx SpecContext) {
 		i.policy(ctx, "state", hourly(1))
@@ -359,7 +359,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Eventually(reset).WithContext(ctx).Should(Equal(http.StatusOK))
 		Expect(strings.TrimSpace(body)).To(Equal(`{"found":true}`))
 		Expect(i.status(ctx, i.ask("state", "a"))).To(Equal(http.StatusOK))
-	}, SpecTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("returns and changes the state of keys by kubectl weir", func(ctx SpecContext) {
 		i.policy(ctx, "plugin", hourly(100))
@@ -387,7 +387,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 			MatchRegexp(`(?m)^ok +webhook +.*served by \d+ pods$`), MatchRegexp(`(?m)^ok +redis +redis 7\.0`), MatchRegexp(`(?m)^ok +leader `)))
 		Expect(p.succeed(ctx, "jane", "check", "--wait", "1m")).To(MatchRegexp(`(?m)^not checked +webhook `), "forbidden to her")
 		Eventually(i.logs).WithContext(ctx).Should(MatchRegexp(`"msg":"Unblocked a key",.*"user":"system:serviceaccount:[^"]+:on-call","credentialID":"JTI=[^"]+","claimedUser":"jane"`))
-	}, SpecTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("decides from slices, never exceeds the quota, and resets it", func(ctx SpecContext) {
 		By("the sample")
@@ -430,7 +430,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Errors).To(BeEmpty())
 		Expect(got.Statuses["200"]).To(And(BeNumerically("<=", 600), BeNumerically(">", 540)), "%v", got.Statuses)
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("raises one key by kubectl weir, until the exception ends", func(ctx SpecContext) {
 		// jane, an operator, and ann are values of an earlier spec.
@@ -452,7 +452,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Eventually(i.podStatuses).WithArguments(ctx, i.ask("raised", "a")).WithTimeout(30 * time.Second).Should(HaveEach(http.StatusTooManyRequests))
 		Eventually(func() string { return p.succeed(ctx, "jane", "exceptions", "prune") }).WithTimeout(30 * time.Second).
 			Should(ContainSubstring("Deleted " + i.shop + "/raised-"))
-	}, SpecTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("serves the console by kubectl weir", func(ctx SpecContext) {
 		// jane and the console are values of the previous spec.
@@ -461,7 +461,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(browser.open(ctx, link)).To(ContainSubstring("Weir"))
 		Expect(browser.open(ctx, "/console/policies")).To(ContainSubstring(i.shop + "/plugin"))
 		Expect(newBrowser(link).open(ctx, link)).To(ContainSubstring("used already"))
-	}, SpecTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("serves metrics only to the allowed clients", func(ctx SpecContext) {
 		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="plugin"`), ContainSubstring("weir_build_info"),
@@ -469,14 +469,14 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		rules := kubectl(ctx, "get", "networkpolicy", "weir-manager", "--namespace", i.namespace, "--output=jsonpath={.spec.ingress}")
 		Expect(rules).To(And(ContainSubstring(`"ratelimit.weir.dev/client":"true"`), ContainSubstring(`"port":"grpc"`),
 			ContainSubstring(`"port":"metrics"`), ContainSubstring(`"port":"webhook"`)))
-	}, SpecTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("lets an operator play the runbook", func(ctx SpecContext) {
 		i.playRunbook(ctx, newPlugin(i)) // jane is a value of an earlier spec; it restarts the pods at its end
-	}, SpecTimeout(8*time.Minute))
+	}, NodeTimeout(10*time.Minute))
 
 	It("keeps policies and the CRD when it is uninstalled", func(ctx SpecContext) {
-		tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
+		tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--wait", "--timeout", "240s")
 		Expect(strings.Fields(kubectlDefinitions(ctx, "get", "--output=name"))).To(HaveLen(len(definitions)))
 		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
 		Expect(kubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=name")).NotTo(BeEmpty())
@@ -484,10 +484,10 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(store.HExists(ctx, testenv.PlansKey, i.shop+"/exact").Val()).To(BeTrue())
 
 		By("deleting a policy and a Namespace with policies, without a finalizer in the way")
-		kubectl(ctx, "delete", "ratelimitpolicy", "exact", "--namespace", i.shop, "--timeout=10s")
-		kubectl(ctx, "delete", "namespace", i.shop, "--timeout=60s")
-		kubectlDefinitions(ctx, "delete", "--timeout=20s")
-	}, SpecTimeout(3*time.Minute))
+		kubectl(ctx, "delete", "ratelimitpolicy", "exact", "--namespace", i.shop, "--timeout=120s")
+		kubectl(ctx, "delete", "namespace", i.shop, "--timeout=120s")
+		kubectlDefinitions(ctx, "delete", "--timeout=120s")
+	}, NodeTimeout(5*time.Minute))
 })
 
 // metrics returns the metrics of all pods.

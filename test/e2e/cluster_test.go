@@ -85,7 +85,7 @@ func createNamespace(ctx context.Context, name string) string {
 			show(ctx, name)
 		}
 		kubectl(ctx, "delete", "namespace", name, "--wait=false", "--ignore-not-found")
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 	kubectl(ctx, "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
 	return name
 }
@@ -110,7 +110,7 @@ func show(ctx context.Context, namespace string) {
 // rolledOut waits until all pods of a Deployment are ready.
 func rolledOut(ctx context.Context, namespace, deployment string) {
 	GinkgoHelper()
-	kubectl(ctx, "rollout", "status", "deployment/"+deployment, "--namespace", namespace, "--timeout=60s")
+	kubectl(ctx, "rollout", "status", "deployment/"+deployment, "--namespace", namespace, "--timeout=120s")
 }
 
 // client sends requests from a pod.

@@ -50,7 +50,7 @@ func installGateway(ctx SpecContext) *gateway {
 	for _, namespace := range []string{g.namespace, g.shop, gatewayNamespace} {
 		createNamespace(ctx, namespace)
 	}
-	DeferCleanup(g.remove, NodeTimeout(4*time.Minute)) // runs before the Namespaces are deleted
+	DeferCleanup(g.remove, NodeTimeout(5*time.Minute)) // runs before the Namespaces are deleted
 	g.installEnvoyGateway(ctx)
 	g.deploy(ctx)
 	apply(ctx, g.shop, "upstream.yaml", map[string]string{"image": clientImage, "name": "shop"})
@@ -60,7 +60,7 @@ func installGateway(ctx SpecContext) *gateway {
 		tool(ctx, command[0], append(command[1:], "--overwrite")...)
 	}
 	rolledOut(ctx, g.shop, "shop")
-	kubectl(ctx, "wait", "--namespace", g.shop, "--for=condition=Programmed", "--timeout=60s", "gateway/shop")
+	kubectl(ctx, "wait", "--namespace", g.shop, "--for=condition=Programmed", "--timeout=120s", "gateway/shop")
 	g.address = kubectl(ctx, "get", "gateway", "shop", "--namespace", g.shop, "--output=jsonpath={.status.addresses[0].value}")
 	return g
 }
@@ -72,7 +72,7 @@ func (g *gateway) installEnvoyGateway(ctx SpecContext) {
 		loadImages(ctx, filepath.Join(envoyGateway(), "envoy-gateway.tar"), filepath.Join(envoyGateway(), "envoy.tar"))
 	}
 	_, err := tryTool(ctx, g.printed("filterOrder:"), "helm", "install", "envoy-gateway", filepath.Join(envoyGateway(), "chart"),
-		"--namespace", gatewayNamespace, "--wait", "--timeout", "120s", "--values", "-",
+		"--namespace", gatewayNamespace, "--wait", "--timeout", "240s", "--values", "-",
 		"--set", "global.images.envoyGateway.image="+envoyGatewayImage,
 		"--set", "global.images.envoyProxy.image="+envoyImage,
 		"--set", "topologyInjector.enabled=false",
@@ -96,17 +96,17 @@ func (g *gateway) remove(ctx SpecContext) {
 		show(ctx, gatewayNamespace)
 		show(ctx, g.shop)
 	}
-	kubectl(ctx, "delete", "namespace", g.shop, "--ignore-not-found", "--timeout=60s")
+	kubectl(ctx, "delete", "namespace", g.shop, "--ignore-not-found", "--timeout=120s")
 	if _, err := tryKubectl(ctx, "get", "crd", "gatewayclasses.gateway.networking.k8s.io"); err == nil {
-		kubectl(ctx, "delete", "gatewayclass", "envoy", "--ignore-not-found", "--timeout=60s")
+		kubectl(ctx, "delete", "gatewayclass", "envoy", "--ignore-not-found", "--timeout=120s")
 	}
 	g.installation.remove(ctx)
-	tool(ctx, "helm", "uninstall", "envoy-gateway", "--namespace", gatewayNamespace, "--ignore-not-found", "--wait", "--timeout", "60s")
-	kubectl(ctx, "delete", "--filename", filepath.Join(envoyGateway(), "chart", "charts", "crds", "crds"), "--recursive", "--ignore-not-found", "--timeout=60s")
+	tool(ctx, "helm", "uninstall", "envoy-gateway", "--namespace", gatewayNamespace, "--ignore-not-found", "--wait", "--timeout", "240s")
+	kubectl(ctx, "delete", "--filename", filepath.Join(envoyGateway(), "chart", "charts", "crds", "crds"), "--recursive", "--ignore-not-found", "--timeout=120s")
 	// An Envoy may take six minutes to end.
 	kubectl(ctx, "delete", "pods", "--all", "--namespace", gatewayNamespace, "--force", "--grace-period=0")
 	for _, namespace := range []string{g.namespace, gatewayNamespace} {
-		kubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found", "--timeout=60s")
+		kubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found", "--timeout=120s")
 	}
 }
 

@@ -97,7 +97,7 @@ func startMove(ctx SpecContext, g *gateway) *moved {
 	apply(ctx, movedNamespace, "upstream.yaml", map[string]string{"image": clientImage, "name": "upstream"})
 	apply(ctx, movedNamespace, "moved.yaml", nil)
 	rolledOut(ctx, movedNamespace, "upstream")
-	kubectl(ctx, "wait", "--namespace", movedNamespace, "--for=condition=Programmed", "--timeout=60s", "gateway/moved")
+	kubectl(ctx, "wait", "--namespace", movedNamespace, "--for=condition=Programmed", "--timeout=120s", "gateway/moved")
 	m.address = kubectl(ctx, "get", "gateway", "moved", "--namespace", movedNamespace, "--output=jsonpath={.status.addresses[0].value}")
 	return m
 }
@@ -116,10 +116,10 @@ func moveSpecs(installed func() *gateway) {
 		Expect(err).NotTo(HaveOccurred())
 		kubectl(ctx, "delete", "backendtrafficpolicies", "--all", "--namespace", movedNamespace)
 		m.apply(ctx, strings.NewReplacer("timeout: 100ms", "timeout: 5s", "maxInterval: 100ms", "maxInterval: 5s").Replace(converted))
-		kubectl(ctx, "wait", "--namespace", movedNamespace, "--for=condition=Ready", "--timeout=60s", "ratelimitpolicies", "--all")
+		kubectl(ctx, "wait", "--namespace", movedNamespace, "--for=condition=Ready", "--timeout=120s", "ratelimitpolicies", "--all")
 		Eventually(m.limiters).WithContext(ctx).WithTimeout(time.Minute).Should(Equal([]string{"Weir", "Weir"}))
 
 		Expect(m.answers(ctx)).To(Equal(before))
 		AddReportEntry("answers before and after", strings.Join(before, "\n"))
-	}, SpecTimeout(4*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 }

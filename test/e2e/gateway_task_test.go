@@ -42,7 +42,7 @@ func startTask(ctx SpecContext, g *gateway) *task {
 	apply(ctx, t.shop, "upstream.yaml", map[string]string{"image": clientImage, "name": "store"})
 	t.applyPrinted(ctx, "kind: GatewayClass")
 	rolledOut(ctx, t.shop, "store")
-	kubectl(ctx, "wait", "--namespace", "infra", "--for=condition=Programmed", "--timeout=60s", "gateway/public")
+	kubectl(ctx, "wait", "--namespace", "infra", "--for=condition=Programmed", "--timeout=120s", "gateway/public")
 	t.address = kubectl(ctx, "get", "gateway", "public", "--namespace", "infra", "--output=jsonpath={.status.addresses[0].value}")
 	return t
 }
@@ -112,7 +112,7 @@ func taskSpecs(installed func() *gateway) {
 		var t *task
 		allowed, denied := http.StatusOK, http.StatusTooManyRequests
 
-		BeforeAll(func(ctx SpecContext) { t = startTask(ctx, installed()) }, NodeTimeout(3*time.Minute))
+		BeforeAll(func(ctx SpecContext) { t = startTask(ctx, installed()) }, NodeTimeout(10*time.Minute))
 
 		It("limits the route that the policy names", func(ctx SpecContext) {
 			manifests, err := t.weir(ctx, "wire")
@@ -135,7 +135,7 @@ func taskSpecs(installed func() *gateway) {
 			Expect(err).NotTo(HaveOccurred())
 			t.apply(ctx, access)
 			Expect(t.weir(ctx, "probe")).To(ContainSubstring("HTTPRoute/store/checkout"))
-		}, SpecTimeout(2*time.Minute))
+		}, NodeTimeout(5*time.Minute))
 
 		It("adds the floor of the Gateway", func(ctx SpecContext) {
 			t.applyPrinted(ctx, "name: floor")
@@ -143,7 +143,7 @@ func taskSpecs(installed func() *gateway) {
 			Eventually(limits).WithArguments("/").Should(Equal(`"infra/floor-minute";q=100;w=60`))
 			Expect(limits("/checkout")).To(And(ContainSubstring("infra/floor-minute"), ContainSubstring("store/checkout-burst")))
 			Eventually(t.wired).WithArguments(ctx, "infra", "floor").Should(HavePrefix("True/TrafficSeen/"))
-		}, SpecTimeout(2*time.Minute))
+		}, NodeTimeout(5*time.Minute))
 
 		It("reports a SecurityPolicy that bypasses it", func(ctx SpecContext) {
 			keys, alice := signed(map[string]string{"iss": "https://accounts.example", "sub": "alice"})
@@ -168,13 +168,13 @@ func taskSpecs(installed func() *gateway) {
 			}
 			Expect(got).To(Equal([]int{allowed, allowed, allowed, denied}))
 			Expect(t.get(ctx, "/checkout").Status).To(Equal(http.StatusUnauthorized))
-		}, SpecTimeout(4*time.Minute))
+		}, NodeTimeout(5*time.Minute))
 
 		It("lets no tenant name the Gateway of others", func(ctx SpecContext) {
 			forged := fmt.Sprintf(`{"spec":{"extAuth":{"contextExtensions":[{"name":"weir.gateway","type":"Value","value":%q}]}}}`, "infra/public")
 			_, err := tryKubectl(ctx, "patch", "securitypolicy", "accounts", "--namespace", t.shop, "--type=merge", "--patch", forged)
 			Expect(err).To(MatchError(ContainSubstring("weir.gateway")))
-		}, SpecTimeout(time.Minute))
+		}, NodeTimeout(5*time.Minute))
 
 		It("stands the deletion of all that policies name", Label(onlyInAll), func(ctx SpecContext) {
 			kubectl(ctx, "delete", "httproute", "checkout", "--namespace", t.shop)
@@ -182,15 +182,15 @@ func taskSpecs(installed func() *gateway) {
 			Expect(t.judged(ctx, t.shop, "checkout")).To(Equal(status.CurrentStatus))
 			kubectl(ctx, "delete", "gateway", "public", "--namespace", "infra")
 			Eventually(t.wired).WithArguments(ctx, "infra", "floor").Should(And(HavePrefix("False/TargetNotFound/"), ContainSubstring("public")))
-			kubectl(ctx, "delete", "rlpol", "floor", "--namespace", "infra", "--timeout=30s")
+			kubectl(ctx, "delete", "rlpol", "floor", "--namespace", "infra", "--timeout=120s")
 			By("removing the kind of the routes")
-			kubectl(ctx, "delete", "crd", "httproutes.gateway.networking.k8s.io", "--timeout=60s")
+			kubectl(ctx, "delete", "crd", "httproutes.gateway.networking.k8s.io", "--timeout=120s")
 			t.applyPrinted(ctx, "- {group: gateway.networking.k8s.io, kind: HTTPRoute, name: checkout}\n  key:\n  - type: RemoteAddress")
 			t.ready(ctx, "checkout")
 			Expect(t.wired(ctx, t.shop, "checkout")).To(HavePrefix("False/TargetNotFound/"))
 			Expect(kubectl(ctx, "get", "pods", "--namespace", t.namespace, "--selector=ratelimit.weir.dev/decisions=true",
 				"--output=jsonpath={.items[*].status.containerStatuses[*].restartCount}")).To(Equal("0 0"))
-			kubectl(ctx, "delete", "rlpol", "checkout", "--namespace", t.shop, "--timeout=30s")
-		}, SpecTimeout(2*time.Minute))
+			kubectl(ctx, "delete", "rlpol", "checkout", "--namespace", t.shop, "--timeout=120s")
+		}, NodeTimeout(5*time.Minute))
 	})
 }

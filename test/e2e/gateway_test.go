@@ -17,7 +17,7 @@ import (
 var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 	var g *gateway
 
-	BeforeAll(func(ctx SpecContext) { g = installGateway(ctx) }, NodeTimeout(5*time.Minute))
+	BeforeAll(func(ctx SpecContext) { g = installGateway(ctx) }, NodeTimeout(10*time.Minute))
 
 	It("limits the route of the SecurityPolicy and no other", func(ctx SpecContext) {
 		g.applyPrinted(ctx, "name: shop-clients")
@@ -43,7 +43,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 			Expect(got.Headers).NotTo(HaveKey("Ratelimit"))
 			Expect(got.Body).To(HavePrefix(`{"method":"GET","host":"shop.example","uri":"/assets/logo"`), "of the upstream")
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("admits within the timeout while Weir is frozen", func(ctx SpecContext) {
 		g.applyPrinted(ctx, "kind: ReferenceGrant")
@@ -64,7 +64,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		// every attempt begins with ready pods.
 		Eventually(frozen).WithContext(ctx).WithTimeout(time.Minute).
 			Should(HaveField("P50", And(BeNumerically(">=", 100), BeNumerically("<", 1000))), "the timeout, not Envoy Gateway's default of 10 s")
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("loses no request while the replicas are replaced", Label(onlyInAll), func(ctx SpecContext) {
 		g.applyPatient(ctx, "kind: ReferenceGrant")
@@ -87,7 +87,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 500, "429": got.Sent - 500}))
 		g.applyPrinted(ctx, "name: shop-clients")
 		g.ready(ctx, "shop-clients")
-	}, SpecTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("admits at once without a ready replica", Label(onlyInAll), func(ctx SpecContext) {
 		kubectl(ctx, "scale", "deployment/weir-manager", "--namespace", g.namespace, "--replicas=0")
@@ -108,7 +108,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		g.whileFrozen(ctx, func() { Expect(g.statusOf(ctx, "/")).To(Equal(http.StatusForbidden)) })
 		g.failOpen(ctx, true)
 		g.checked(ctx, "/")
-	}, SpecTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("admits without the ReferenceGrant, or fails with failOpen: false", Label(onlyInAll), func(ctx SpecContext) {
 		kubectl(ctx, "delete", "referencegrant", "weir-shop", "--namespace", g.namespace)
@@ -119,7 +119,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		g.applyPatient(ctx, "kind: ReferenceGrant")
 		Eventually(g.accepted).WithArguments(ctx, "weir").Should(HavePrefix("True/Accepted/"))
 		g.checked(ctx, "/")
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("limits all routes of a Gateway, except those that replace its SecurityPolicy", func(ctx SpecContext) {
 		kubectl(ctx, "delete", "securitypolicy", "weir", "--namespace", g.shop)
@@ -141,7 +141,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		g.checked(ctx, "/rules/merged")
 		Eventually(g.securityCondition).WithArguments(ctx, "weir", "Merged").Should(ContainSubstring("shop/rules"))
 		Expect(g.securityCondition(ctx, "weir", "Overridden")).NotTo(ContainSubstring("shop/rules"))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("rejects spellings and repeated headers", func(ctx SpecContext) {
 		g.applyPrinted(ctx, "kind: HTTPRouteFilter")
@@ -155,7 +155,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		g.ready(ctx, "shop-accounts")
 		Expect(g.get(ctx, "/", g.newClient(), "X-Api-Key: alice").Status).To(Equal(http.StatusOK))
 		Expect(g.get(ctx, "/", g.newClient(), "X-Api-Key: alice", "X-Api-Key: bob").Status).To(Equal(http.StatusForbidden))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("counts by a claim of the JWT, which clients cannot forge", func(ctx SpecContext) {
 		keys, alice := signed(map[string]string{"iss": "https://accounts.example", "sub": "alice"})
@@ -170,7 +170,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 			Expect(got.Body).To(ContainSubstring(`"X-Jwt-Sub":["alice"]`))
 		}
 		Expect(g.get(ctx, "/", g.newClient(), alice, "X-Jwt-Sub: forged").Status).To(Equal(http.StatusTooManyRequests))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	moveSpecs(func() *gateway { return g })
 	taskSpecs(func() *gateway { return g })

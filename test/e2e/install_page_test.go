@@ -84,10 +84,10 @@ var _ = Describe("weir installed by the page of the installation", Ordered, func
 				if CurrentSpecReport().Failed() {
 					show(ctx, namespace)
 				}
-				_, _ = tryTool(ctx, "", "helm", "uninstall", release, "--namespace", namespace, "--ignore-not-found", "--wait", "--timeout", "60s")
+				_, _ = tryTool(ctx, "", "helm", "uninstall", release, "--namespace", namespace, "--ignore-not-found", "--wait", "--timeout", "240s")
 			}
-			_, _ = tryKubectl(ctx, "delete", "--ignore-not-found", "-k", filepath.Join(folder, "config", "default"), "--timeout=60s")
-			kubectlDefinitions(ctx, "delete", "--ignore-not-found", "--timeout=20s")
+			_, _ = tryKubectl(ctx, "delete", "--ignore-not-found", "-k", filepath.Join(folder, "config", "default"), "--timeout=120s")
+			kubectlDefinitions(ctx, "delete", "--ignore-not-found", "--timeout=120s")
 			kubectl(ctx, "delete", "namespace", "weir-system", "limits", "shop", "--ignore-not-found", "--timeout=120s")
 		}, NodeTimeout(5*time.Minute))
 		createNamespace(ctx, "redis")
@@ -107,12 +107,12 @@ var _ = Describe("weir installed by the page of the installation", Ordered, func
 		for name, content := range map[string]string{"password.txt": "secret", "ca.crt": "-"} {
 			Expect(os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600)).To(Succeed())
 		}
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is tried with the bundled Redis and the samples", func(ctx SpecContext) {
 		Expect(page.run(ctx, "redis.bundled.enabled=true")).To(MatchRegexp(`Phase: +Succeeded`))
 		Expect(page.run(ctx, "kubectl apply -f config/samples/namespace")).To(ContainSubstring("denied"))
-	}, SpecTimeout(4*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is backed up and restored", func(ctx SpecContext) {
 		kubectl(ctx, "apply", "--filename", root+"/config/samples/keygroups")
@@ -127,32 +127,32 @@ var _ = Describe("weir installed by the page of the installation", Ordered, func
 		before := specs()
 		Expect(strings.Count(before, "\n")).To(BeNumerically(">", 15))
 		backup.run(ctx, "kubectl get ratelimitpolicies")
-		kubectl(ctx, "delete", kinds, "--all", "-A", "--timeout=60s")
+		kubectl(ctx, "delete", kinds, "--all", "-A", "--timeout=120s")
 		Expect(specs()).To(BeEmpty())
 		backup.run(ctx, "kubectl wait")
 		Expect(specs()).To(Equal(before))
 		Expect(backup.unused).To(BeEmpty())
-	}, SpecTimeout(4*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is upgraded, rolled back and uninstalled", func(ctx SpecContext) {
 		page.run(ctx, "helm rollback")
 		page.run(ctx, "helm uninstall weir --namespace weir-system --wait      #")
 		Expect(strings.Fields(kubectlDefinitions(ctx, "get", "--output=name"))).To(HaveLen(len(definitions)))
-	}, SpecTimeout(4*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is installed with a Redis and moved to another Namespace, with all policies and counters", func(ctx SpecContext) {
 		page.run(ctx, "secret generic weir-redis --from-literal=url=")
 		page.run(ctx, "secret generic weir-redis-login")
 		page.write("values.yaml", "split: {enabled: true}")
 		page.run(ctx, "helm install weir charts/weir --namespace weir-system --values values.yaml --wait")
-		kubectl(ctx, "wait", "--for=condition=Ready", "--timeout=60s", "ratelimitpolicies", "--all", "--namespace", "shop")
+		kubectl(ctx, "wait", "--for=condition=Ready", "--timeout=120s", "ratelimitpolicies", "--all", "--namespace", "shop")
 
 		kubectl(ctx, "create", "namespace", "limits")
 		kubectl(ctx, "create", "secret", "generic", "weir-redis", "--namespace", "limits", "--from-literal=url="+redisURL)
 		page.run(ctx, "release-namespace=limits")
 		kubectl(ctx, "wait", "--for=condition=Ready", "--timeout=120s", "ratelimitpolicies", "--all", "--namespace", "shop")
-		tool(ctx, "helm", "uninstall", release, "--namespace", "limits", "--wait", "--timeout", "120s")
-	}, SpecTimeout(6*time.Minute))
+		tool(ctx, "helm", "uninstall", release, "--namespace", "limits", "--wait", "--timeout", "240s")
+	}, NodeTimeout(10*time.Minute))
 
 	It("leaves nothing behind", func(ctx SpecContext) {
 		page.run(ctx, "kubectl delete crd")
@@ -163,7 +163,7 @@ var _ = Describe("weir installed by the page of the installation", Ordered, func
 		}).WithContext(ctx).Should(BeEmpty())
 		page.run(ctx, "redis-cli --scan")
 		Expect(tool(ctx, "redis-cli", "-p", redisPort, "dbsize")).To(Equal("0\n"))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is installed by kustomize", func(ctx SpecContext) {
 		file := filepath.Join(page.folder, "config", "default", "kustomization.yaml")
@@ -174,5 +174,5 @@ var _ = Describe("weir installed by the page of the installation", Ordered, func
 		page.run(ctx, "kubectl apply --server-side -k config/default")
 		rolledOut(ctx, "weir-system", "weir-manager")
 		Expect(page.unused).To(BeEmpty(), "every block of commands of the page has run")
-	}, SpecTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 })

@@ -50,7 +50,7 @@ func install(ctx context.Context) *installation {
 	GinkgoHelper()
 	needsClusterWithoutWeir(ctx)
 	i := &installation{namespace: newNamespace(ctx), shop: newNamespace(ctx)}
-	DeferCleanup(i.remove, NodeTimeout(3*time.Minute))
+	DeferCleanup(i.remove, NodeTimeout(5*time.Minute))
 	i.deploy(ctx)
 	return i
 }
@@ -80,8 +80,8 @@ func (i *installation) remove(ctx SpecContext) {
 	if CurrentSpecReport().Failed() {
 		show(ctx, i.namespace) // before the objects are gone
 	}
-	tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--ignore-not-found", "--wait", "--timeout", "120s")
-	kubectlDefinitions(ctx, "delete", "--ignore-not-found", "--timeout=20s")
+	tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--ignore-not-found", "--wait", "--timeout", "240s")
+	kubectlDefinitions(ctx, "delete", "--ignore-not-found", "--timeout=120s")
 }
 
 func (i *installation) host() string { return release + "." + i.namespace + ".svc.cluster.local" }
@@ -92,7 +92,7 @@ func (i *installation) upgrade(ctx context.Context, values ...string) {
 	GinkgoHelper()
 	repository, tag, _ := strings.Cut(weirImage, ":")
 	args := []string{
-		"upgrade", release, root + "/charts/weir", "--install", "--namespace", i.namespace, "--wait", "--timeout", "120s",
+		"upgrade", release, root + "/charts/weir", "--install", "--namespace", i.namespace, "--wait", "--timeout", "240s",
 		"--set", "image.repository=" + repository, "--set", "image.tag=" + tag,
 		"--set", "redis.url=redis://redis." + i.namespace + ".svc.cluster.local:6379",
 		"--set", "storeTimeout=2s", // longer than a pause of a busy machine
@@ -126,7 +126,7 @@ func unreadable(threshold int) string { return "{counting: Attempts, " + hourly(
 // ready waits until every replica enforces the current generation of the policy.
 func (i *installation) ready(ctx context.Context, name string) {
 	GinkgoHelper()
-	kubectl(ctx, "wait", "--namespace", i.shop, "--for=condition=Ready", "--timeout=60s", "ratelimitpolicy/"+name)
+	kubectl(ctx, "wait", "--namespace", i.shop, "--for=condition=Ready", "--timeout=120s", "ratelimitpolicy/"+name)
 }
 
 // condition returns the status and the reason of a condition of the policy.

@@ -23,7 +23,7 @@ var _ = Describe("weir standalone in a pod", func() {
 		rolledOut(ctx, namespace, "weir")
 		url = "http://weir." + namespace + ".svc.cluster.local:8080"
 		metrics = "http://weir." + namespace + ".svc.cluster.local:8082/metrics"
-	}, NodeTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("allows three requests and denies the fourth", func(ctx SpecContext) {
 		const alice = `{"policies": ["shop/burst"], "key": "alice"}`
@@ -45,7 +45,7 @@ var _ = Describe("weir standalone in a pod", func() {
 		Expect(got.Status).To(Equal(http.StatusTooManyRequests), got.Body)
 		Expect(got.Headers.Get("Retry-After")).NotTo(BeEmpty())
 		Expect(got.Headers.Get("Content-Type")).To(Equal("application/problem+json"))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is exact under load", func(ctx SpecContext) {
 		Eventually(func() error {
@@ -58,7 +58,7 @@ var _ = Describe("weir standalone in a pod", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Errors).To(BeEmpty())
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 3, "429": got.Sent - 3}))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("reports its build", func(ctx SpecContext) {
 		var got answer
@@ -67,5 +67,5 @@ var _ = Describe("weir standalone in a pod", func() {
 			return err
 		}).WithContext(ctx).Should(Succeed())
 		Expect(got.Body).To(MatchRegexp(`weir_build_info\{commit="[^"]+",date="[^"]+",goversion="go[^"]+",version="[^"]+"\} 1`))
-	}, SpecTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 })

@@ -112,7 +112,9 @@ func isTest(path string) bool {
 func impatient(call *ast.CallExpr, constants map[string]time.Duration) (at ast.Node, problem string) {
 	name := calledName(call)
 	switch name[strings.LastIndexByte(name, '.')+1:] {
-	case "Eventually", "EventuallyWithOffset", "WithTimeout", "Within", "NodeTimeout", "SpecTimeout", "SetDefaultEventuallyTimeout":
+	case "SpecTimeout":
+		return call, "SpecTimeout includes the time of BeforeAll; use NodeTimeout"
+	case "Eventually", "EventuallyWithOffset", "WithTimeout", "Within", "NodeTimeout", "SetDefaultEventuallyTimeout":
 		// The first length of time is the timeout, if any; the second is an interval.
 		for i, argument := range call.Args {
 			if (i == 1 || len(call.Args) == 1) && isShort(argument, constants) && !isExpectedToEnd(call, constants) {

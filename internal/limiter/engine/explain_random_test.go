@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/store"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 // draw generates policies and requests from a few values, so most policies match or nearly do.
@@ -197,7 +198,7 @@ func expectSamePolicies(g *WithT, f *fixture, x *limiter.Explanation, decision *
 
 // A match without expression is reported just if it would hold without one of its fields.
 func TestEveryNearMatchIsReported(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range seeds.InMemory(300) {
 		g, d := NewWithT(t), draw{rand.New(rand.NewPCG(seed, 2))}
 		m := d.match()
 		m.Domain, m.When = "edge", ""

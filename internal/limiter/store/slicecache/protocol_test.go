@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/store"
-	"github.com/weir-dev/weir/test/testenv/seeds"
 )
 
 // This file checks the protocol of slices by exploring every order of its steps, for a small quota and up to three
@@ -369,9 +368,6 @@ func TestProtocol(t *testing.T) {
 		{algorithm: store.TokenBucket, replicas: 1, takes: 2, ticks: 3, disruptions: 1},
 		{algorithm: store.TokenBucket, replicas: 1, takes: 2, ticks: 4, late: true},
 	} {
-		if testing.Short() && seeds.Race {
-			h.replicas, h.ticks = min(h.replicas, 2), min(h.ticks, 1) // one goroutine takes two minutes for all
-		}
 		steps, states := explore(h, none)
 		NewWithT(t).Expect(steps).To(BeEmpty(), strings.Join(steps, "\n"))
 		t.Logf("%+v: %d states", h, states)
