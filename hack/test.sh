@@ -27,11 +27,12 @@ alone="$(go list ./internal/limiter/expression ./test/faults)"
 # These take longest, so they start first: at the end one would run alone.
 longest="$(go list ./internal/limiter/store/{redisstore,slicecache} ./test/ledger)"
 
-# These count bytes, compare times or have one goroutine: under the race detector they take five to fifteen times as long and
-# find nothing. The tier race leaves them to the tier unit, and RACE=true runs them without the detector.
-unraced="$(go list ./test/ledger ./test/layout)"
-unraced_tests='^Test(Protocol(Defects)?|BuildingIsLinear|EveryNearMatchIsReported|Weights.*|MemoryOfKeyGroups|.*Prices.*Hold|BoundsOfRandomTextsHold|HostileExpressionsTakeTheirShare)$'
-unraced_in="$(go list ./internal/limiter/{engine,expression,store/slicecache})"
+# These count bytes, compare times, have one goroutine or are a model for tests: under the race detector they take
+# five to fifteen times as long and find nothing. The tier race leaves them to the tier unit, and RACE=true runs them
+# without the detector.
+unraced="$(go list ./test/{layout,ledger,reference})"
+unraced_tests='^Test(Protocol(Defects)?|BuildingIsLinear|EveryNearMatchIsReported|ExplanationsAgreeWithDecisions|Weights.*|MemoryOfKeyGroups|ReadingValuesIsBounded|LookupsOfLongHosts|.*Prices.*Hold|BoundsOfRandomTextsHold|HostileExpressionsTakeTheirShare)$'
+unraced_in="$(go list ./internal/limiter/{engine,expression,plan,plan/index,store/slicecache})"
 
 # Tests of these tiers are in modules of their own, too. test/gitops has the libraries of kubectl.
 modules() {

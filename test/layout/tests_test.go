@@ -121,10 +121,19 @@ func impatient(call *ast.CallExpr, constants map[string]time.Duration) (at ast.N
 				return argument, name + " of less than " + shortestTimeout.String()
 			}
 		}
-	case "BeNumerically":
-		if len(call.Args) > 1 && strings.HasPrefix(text(call.Args[0]), "<") && isShort(call.Args[1], constants) {
-			return call.Args[1], "fails after less than " + shortestTimeout.String() + ", without a control in the same run"
-		}
+	default:
+		return impatientComparison(name, call.Args, constants)
+	}
+	return nil, ""
+}
+
+// impatientComparison returns what is wrong with a comparison of times and where, nil if nothing is.
+func impatientComparison(name string, args []ast.Expr, constants map[string]time.Duration) (at ast.Node, problem string) {
+	switch {
+	case name == "BeTemporally" && len(args) == 3 && isShort(args[2], constants):
+		return args[2], "allows less than " + shortestTimeout.String()
+	case name == "BeNumerically" && len(args) > 1 && strings.HasPrefix(text(args[0]), "<") && isShort(args[1], constants):
+		return args[1], "fails after less than " + shortestTimeout.String() + ", without a control in the same run"
 	}
 	return nil, ""
 }

@@ -40,11 +40,11 @@ func newScript(name string) *redis.Script {
 	return redis.NewScript(source.String())
 }
 
-const (
-	// callTimeout bounds a small call. It is well below the 2 s in which a lost registry
-	// must be restored, because a broken connection can cost one timeout.
-	callTimeout = time.Second
+// callTimeout bounds a small call. It is well below the 2 s in which a lost registry must be restored, because a broken
+// connection can cost one timeout. Only tests set it.
+var callTimeout = time.Second
 
+const (
 	// loadAllTimeout bounds loading all plans.
 	loadAllTimeout = 10 * time.Second
 

@@ -54,7 +54,8 @@ func TestReplicasKnowTheTimeOfRedis(t *testing.T) {
 	c.redis.Pause()
 	for _, clock := range clocks {
 		c.Eventually(clock.Now).WithTimeout(30 * time.Second).Should(BeTemporally(">=", exception.Until()))
-		c.Expect(time.Now()).To(BeTemporally("~", exception.Until(), time.Second), "this machine has the clock of Redis")
+		c.Eventually(func() time.Duration { return time.Until(clock.Now()).Abs() }).
+			Should(BeNumerically("<", time.Second), "this machine has the clock of Redis") // busy: it awaits a read without a pause
 	}
 }
 
@@ -67,7 +68,7 @@ func TestTheTimeOfAnotherRedis(t *testing.T) {
 	known := skewedClock(0)
 	r := c.watchBy("a", known)
 	c.Eventually(r.plans).Should(Equal(1))
-	c.Eventually(known.Now).Should(BeTemporally("~", clock.Now(), 2*time.Second))
+	c.Eventually(known.Now).Should(BeTemporally("~", clock.Now(), 30*time.Second))
 	later := clock.Advance(time.Hour)
-	c.Eventually(known.Now).Should(BeTemporally("~", later, 2*time.Second))
+	c.Eventually(known.Now).Should(BeTemporally("~", later, 30*time.Second))
 }

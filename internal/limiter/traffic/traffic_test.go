@@ -92,7 +92,7 @@ func TestReportsAreRead(t *testing.T) {
 	list, err := reader.Read(t.Context(), time.Time{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(list).To(HaveLen(1))
-	g.Expect(list[0].At).To(BeTemporally("~", time.Now(), 10*time.Second))
+	g.Expect(list[0].At).To(BeTemporally("~", time.Now(), 30*time.Second))
 	list[0].At = time.Time{}
 	g.Expect(list[0]).To(Equal(plan.Sighting{Policy: "a/y", Selectors: planOf("y").Selectors()}))
 	g.Expect(reader.Read(t.Context(), time.Now().Add(time.Hour))).To(BeEmpty())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/plan/index"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 	"github.com/weir-dev/weir/test/testplan"
 )
 
@@ -223,7 +224,7 @@ func ids(plans []*plan.Plan) []string {
 
 // A snapshot of many plans finds the same matches as a snapshot of each plan alone.
 func TestIndexFindsEveryMatch(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range seeds.InMemory(40) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			g := NewWithT(t)
 			r := &generator{rand.New(rand.NewPCG(seed, 1))}

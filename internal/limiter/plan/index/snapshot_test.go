@@ -15,13 +15,14 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/plan/index"
+	"github.com/weir-dev/weir/test/testenv/seeds"
 	"github.com/weir-dev/weir/test/testplan"
 )
 
 // Snapshots that are made from each other by random changes are the same as snapshots made at once, and stay so when
 // further ones are made from them.
 func TestChangedSnapshotsAreAsNewOnes(t *testing.T) {
-	for seed := range uint64(15) {
+	for seed := range seeds.InMemory(15) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			g, r := NewWithT(t), &generator{rand.New(rand.NewPCG(seed, 2))}
 			size := 1 + r.IntN(150)

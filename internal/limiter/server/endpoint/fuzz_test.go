@@ -80,7 +80,7 @@ func problemOfHTTP(address string, wire []byte) string {
 		return err.Error()
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := conn.Write(wire); err != nil {
 		return err.Error()
 	}
