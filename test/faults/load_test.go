@@ -144,10 +144,13 @@ func (l *load) callSliced() func(n int) {
 func (l *load) call(policy, key string) { l.add(l.ask(policy, key)) }
 
 // ask makes one call.
-func (l *load) ask(policy, key string) record {
+func (l *load) ask(policy, key string) record { return l.askBy(l.post, policy, key) }
+
+// askBy makes one call by post, which sends the body and returns the process that got it.
+func (l *load) askBy(post func(body string) (*http.Response, int, error), policy, key string) record {
 	body := fmt.Sprintf(`{"policies":["faults/%s"],"key":%q}`, policy, key)
 	r := record{start: time.Now(), policy: policy, key: key, cost: 1}
-	response, process, err := l.post(body)
+	response, process, err := post(body)
 	r.process = process
 	r.end = time.Now()
 	if err != nil {
@@ -185,12 +188,46 @@ func (l *load) readSlices(r *record, body io.Reader) {
 	}
 }
 
-// awaitSlice waits until the process has a slice.
+// awaitSlice waits until the process has a slice. On a busy machine the clients make too few calls for one, so it adds some.
 func (l *load) awaitSlice(process int) {
-	const recent = 50 * time.Millisecond
+	const rest = 3 * time.Second // so long that rolling keeps units
+	var last time.Time
 	await(l.targets[process].tb, "a check from a slice", func() bool {
-		return time.Since(time.Unix(0, l.sliced[process].Load())) < recent
+		if !l.spendsSlice(process) && time.Since(last) > rest {
+			l.burst(process)
+			last = time.Now()
+		}
+		return l.spendsSlice(process)
 	})
+}
+
+// spendsSlice reports whether the process has just decided from a slice.
+func (l *load) spendsSlice(process int) bool {
+	return time.Since(time.Unix(0, l.sliced[process].Load())) < 50*time.Millisecond
+}
+
+// burst makes enough calls of the process at once that its key is hot, and then calls it until it has taken a slice, for as
+// long as that may be spent.
+func (l *load) burst(process int) {
+	ask := func() {
+		l.add(l.askBy(func(body string) (*http.Response, int, error) {
+			response, err := l.postTo(process, body)
+			return response, process, err
+		}, "rolling", "key"))
+	}
+	var calls sync.WaitGroup
+	for range 40 {
+		calls.Go(ask)
+	}
+	calls.Wait()
+	for end := time.Now().Add(slicedAge); time.Now().Before(end) && !l.spendsSlice(process); {
+		ask()
+	}
+}
+
+// postTo sends the body to one process.
+func (l *load) postTo(process int, body string) (*http.Response, error) {
+	return l.client.Post("http://"+l.targets[process].address+"/v1/check", "application/json", strings.NewReader(body))
 }
 
 // post sends the body to the next process that is ready. If it accepts no connection, the next one
@@ -202,7 +239,7 @@ func (l *load) post(body string) (response *http.Response, process int, err erro
 		if len(l.targets) > 1 && !l.ready[i].Load() || i >= len(l.targets)-int(l.retired.Load()) {
 			continue
 		}
-		response, err = l.client.Post("http://"+l.targets[i].address+"/v1/check", "application/json", strings.NewReader(body))
+		response, err = l.postTo(i, body)
 		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) {
 			return response, i, err
 		}

@@ -66,7 +66,7 @@ func startWeir(t *testing.T, all []scenario) ratelimitv3.RateLimitServiceClient 
 	}
 	address := testenv.FreeAddr(t)
 	return start(t, address, testenv.Command(process.Weir(t), "standalone", "--policies", dir, "--redis-url", testenv.StartRedis(t).URL,
-		"--http-address", "", "--grpc-address", address, "--operator-address", "", "--metrics-address", "", "--store-timeout", "5s"))
+		"--http-address", "", "--grpc-address", address, "--operator-address", "", "--metrics-address", "", "--store-timeout", "60s"))
 }
 
 // startService starts envoyproxy/ratelimit with the configurations of all scenarios.

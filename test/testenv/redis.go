@@ -19,7 +19,7 @@ import (
 
 const (
 	// startTimeout bounds the start of a server. It is generous, for very busy machines.
-	startTimeout = 20 * time.Second
+	startTimeout = time.Minute
 
 	// pollInterval is the time between polls of a server.
 	pollInterval = 5 * time.Millisecond

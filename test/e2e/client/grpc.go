@@ -45,7 +45,7 @@ func shouldRateLimit(ctx context.Context, args []string) (*rateLimit, error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }() // nothing is pending
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	got, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
 		Domain: *domain, Descriptors: []*commonv3.RateLimitDescriptor{descriptor},

@@ -247,7 +247,7 @@ func TestTokensWithoutRedis(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			gw := gateways[tc.name]
-			f := newFixture(t, func(o *endpoint.Options) { o.StoreTimeout = 100 * time.Millisecond }, gw.tokens(1_000_000, tc.edit))
+			f := newFixture(t, func(o *endpoint.Options) { o.StoreTimeout = time.Second }, gw.tokens(1_000_000, tc.edit))
 			s := f.stream(tc.name, "alice", "stream-1")
 			g.Expect(s.request(g, 800)).To(BeTrue())
 			f.redis.Pause() // calls are in its socket, and made later although they had no reply
