@@ -190,7 +190,7 @@ func (l *load) readSlices(r *record, body io.Reader) {
 
 // awaitSlice waits until the process has a slice. On a busy machine the clients make too few calls for one, so it adds some.
 func (l *load) awaitSlice(process int) {
-	const rest = 3 * time.Second // rolling keeps units
+	const rest = 3 * time.Second // leaves units of rolling to the slice
 	var last time.Time
 	await(l.targets[process].tb, "a check from a slice", func() bool {
 		if !l.spendsSlice(process) && time.Since(last) > rest {

@@ -111,7 +111,8 @@ func isTest(path string) bool {
 // impatient returns what is wrong with a call and where, nil if nothing is.
 func impatient(call *ast.CallExpr, constants map[string]time.Duration) (at ast.Node, problem string) {
 	name := calledName(call)
-	switch name[strings.LastIndexByte(name, '.')+1:] {
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	switch name {
 	case "SpecTimeout":
 		return call, "SpecTimeout includes the time of BeforeAll; use NodeTimeout"
 	case "Eventually", "EventuallyWithOffset", "WithTimeout", "Within", "NodeTimeout", "SetDefaultEventuallyTimeout":
@@ -127,7 +128,7 @@ func impatient(call *ast.CallExpr, constants map[string]time.Duration) (at ast.N
 	return nil, ""
 }
 
-// impatientComparison returns what is wrong with a comparison of times and where, nil if nothing is.
+// impatientComparison returns the argument that makes a comparison fail on a busy machine, and why; nil if none does.
 func impatientComparison(name string, args []ast.Expr, constants map[string]time.Duration) (at ast.Node, problem string) {
 	switch {
 	case name == "BeTemporally" && len(args) == 3 && isShort(args[2], constants):
