@@ -9,10 +9,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source hack/flags.sh
 
 fuzztime="${1:-10s}"
+corpus="$(go env GOCACHE)/fuzz" # where go test keeps it
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+built=''
 grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' api cmd internal 2>/dev/null |
   sed -E 's/^(.*)\/[^\/]*:[0-9]+:func (Fuzz.*)$/\1 \2/' | sort -u |
   while read -r package target; do
     echo "fuzz: $target in ./$package for $fuzztime"
-    go test -vet=off "./$package" -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" \
-      -fuzzminimizetime 10x </dev/null
+    # go test -fuzz links a package again for each target.
+    [[ "$package" == "$built" ]] || go test -c -vet=off -fuzz=. -o "$folder/test" "./$package"
+    built="$package"
+    (cd "$package" && "$folder/test" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$fuzztime" \
+      -test.fuzzminimizetime 10x -test.fuzzcachedir "$corpus/$(go list .)" </dev/null)
   done

@@ -31,8 +31,10 @@ longest="$(go list ./internal/limiter/store/{redisstore,slicecache} ./test/ledge
 # five to fifteen times as long and find nothing. The tier race leaves them to the tier unit, and RACE=true runs them
 # without the detector.
 unraced="$(go list ./test/{layout,ledger,reference})"
-unraced_tests='^Test(Protocol(Defects)?|BuildingIsLinear|EveryNearMatchIsReported|ExplanationsAgreeWithDecisions|Weights.*|MemoryOfKeyGroups|ReadingValuesIsBounded|LookupsOfLongHosts|.*Prices.*Hold|BoundsOfRandomTextsHold|HostileExpressionsTakeTheirShare)$'
-unraced_in="$(go list ./internal/limiter/{engine,expression,plan,plan/index,store/slicecache})"
+unraced_tests='^Test(Protocol(Defects)?|BuildingIsLinear|EveryNearMatchIsReported|ExplanationsAgreeWithDecisions|Weights.*|MemoryOfKeyGroups|ReadingValuesIsBounded|LookupsOfLongHosts|.*Prices.*Hold|BoundsOfRandomTextsHold|HostileExpressionsTakeTheirShare'
+unraced_tests+='|Promises|EdgeValues|RoutesWithDifferentRequestedLimits|BytesOfA(Key|Charge)|Index(IsASum|NarrowsDown)|CandidatesAreOfTheTenant'
+unraced_tests+='|(SlowRequests|UnreadResponses|UnfinishedMessagesOfManyConnections)AreBounded)$'
+unraced_in="$(go list ./internal/limiter/{engine,expression,plan,plan/index,server/{grpcserver,httpserver},store/{denialcache,memory,redisstore,slicecache}})"
 
 # Tests of these tiers are in modules of their own, too. test/gitops has the libraries of kubectl.
 modules() {
