@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller publishes the plan of every RateLimitPolicy and the record of every RateLimitKeyGroup to the
-// registry, and reports the rollout in the status of the object. Each kind has a controller and a queue of statuses of
-// its own; terms, signals and the publisher are common.
+// registry, and reports the rollout in the status of the object. Each kind has a controller, another one for its
+// statuses and a queue of them; terms, signals and the publisher are common.
 //
 // It works only while its process is the leader. The next leader completes whatever is
 // unfinished when the term ends. It uses no finalizer: the record of a deleted
@@ -35,7 +35,7 @@
 //	ratelimitpolicy_targets.go     the condition ResolvedRefs
 //	status_queue.go                when a status is to be written
 //	traffic.go                     which policies have traffic
-//	status_writer.go               the one write of a status
+//	status_writer.go               the controller of statuses, and their one write
 //	ratelimitpolicy_events.go      the events on policies
 //	denials.go                     the events on policies that denials begin and end
 //	denials_tracker.go             which of them are due

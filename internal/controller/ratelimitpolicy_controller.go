@@ -104,7 +104,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, k := range []*recordKind{policies, keyGroupKind(), exceptionKind()} {
 		r.kinds = append(r.kinds, &k.kind)
 		k.statuses, k.started = newStatusQueue(&k.kind, r.Publisher, r.OutageDelay), make(chan struct{})
-		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.writeStatuses(ctx, &k.kind) })); err != nil {
+		if err := r.setupStatuses(mgr, &k.kind); err != nil {
 			return err
 		}
 		if err := r.setupRecords(mgr, k); err != nil {

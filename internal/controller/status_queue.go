@@ -41,7 +41,8 @@ type statusQueue struct {
 	publisher   Publisher
 	outageDelay time.Duration
 	now         func() time.Time
-	queue       priorityqueue.PriorityQueue[types.NamespacedName]
+	name        string // of the queue and its controller
+	queue       priorityqueue.PriorityQueue[reconcile.Request]
 
 	mu        sync.Mutex
 	term      term
@@ -80,10 +81,12 @@ type statusRecord struct {
 }
 
 func newStatusQueue(k *kind, p Publisher, outageDelay time.Duration) *statusQueue {
+	name := strings.ToLower(k.name) + "_status"
 	return &statusQueue{
 		kind: k.record, publisher: p, outageDelay: outageDelay, now: time.Now, //nolint:forbidigo // the age of facts
-		queue: priorityqueue.New(strings.ToLower(k.name)+"_status", func(o *priorityqueue.Opts[types.NamespacedName]) {
-			o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetryDelay, maxRetryDelay)
+		name: name,
+		queue: priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) {
+			o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetryDelay, maxRetryDelay)
 		}),
 		records:  map[types.NamespacedName]*statusRecord{},
 		outdated: map[types.NamespacedName]string{},
@@ -212,7 +215,6 @@ func (q *statusQueue) take(name types.NamespacedName) (statusRecord, term, bool)
 
 // wrote records that the status reports the facts of s.
 func (q *statusQueue) wrote(name types.NamespacedName, s *statusRecord) {
-	q.queue.Forget(name)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	current := q.records[name]
@@ -265,26 +267,16 @@ func (q *statusQueue) forget(name types.NamespacedName) {
 	defer q.mu.Unlock()
 	delete(q.records, name)
 	delete(q.outdated, name)
-	q.queue.Forget(name)
-}
-
-// retry queues the status again, later after each failure.
-func (q *statusQueue) retry(name types.NamespacedName, isEdited bool) {
-	q.queue.AddWithOpts(priorityqueue.AddOpts{RateLimited: true, Priority: priorityOf(isEdited)}, name)
+	q.queue.Forget(reconcile.Request{NamespacedName: name})
 }
 
 // schedule queues the status for the time when it is due. The caller holds the lock.
 func (q *statusQueue) schedule(name types.NamespacedName, s *statusRecord) {
-	q.queue.AddWithOpts(priorityqueue.AddOpts{
-		After: max(0, q.due(s).Sub(q.now())), Priority: priorityOf(s.isEdited),
-	}, name)
-}
-
-func priorityOf(isEdited bool) *int {
-	if isEdited {
-		return new(0)
+	priority := new(handler.LowPriority)
+	if s.isEdited {
+		priority = new(0)
 	}
-	return new(handler.LowPriority)
+	q.queue.AddWithOpts(priorityqueue.AddOpts{After: max(0, q.due(s).Sub(q.now())), Priority: priority}, reconcile.Request{NamespacedName: name})
 }
 
 // due returns when the status is to be written. The caller holds the lock.

@@ -104,7 +104,7 @@ var _ = Describe("The status queue", func() {
 		Eventually(ctx, i.ready).Should(Equal(policies))
 		Expect(i.reconciles()).To(BeNumerically("<=", policies*12/10))
 		Expect(i.writes.Load()).To(BeNumerically("<=", policies*11/10))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("writes an edit before the statuses of a new term", func(ctx SpecContext) {
 		const policies = 200

@@ -8,14 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 const (
@@ -29,63 +31,56 @@ const (
 
 	// statusTimeout bounds one write.
 	statusTimeout = 10 * time.Second
+
+	// cacheDelay is how long a write waits for the cache, again and again.
+	cacheDelay = 100 * time.Millisecond
 )
 
 // errCacheBehind means that the cache does not hold the version yet that the next write has
 // to name.
 var errCacheBehind = errors.New("the cache is behind the API server")
 
-// writeStatuses writes the statuses of the kind that are due until ctx ends.
+// setupStatuses adds a controller to the manager that writes the statuses of the kind. Its queue is the status queue, so
+// that it holds facts from the first reconcile on, and edits come before the rest.
 //
-// It is shorter than a Controller with a source.Func, which would also change what users see:
-//   - A Controller logs and counts every error that it retries with backoff, so conflicts would not be
-//     quiet. Its retry without an error (RequeueAfter) has no backoff; the one with backoff is deprecated.
-//   - It resets the backoff of a status that is taken before it is due.
-//   - It has no queue until it starts, but facts are recorded from the first reconcile on.
-func (r *Reconciler) writeStatuses(ctx context.Context, k *kind) error {
-	defer context.AfterFunc(ctx, k.statuses.queue.ShutDown)()
+// It replaced workers of our own. With 1,000 and 5,000 policies both took 1.00 reconciles and 1.01 to 1.02 patches for
+// each (BenchmarkScale). A failed write is logged, counted and retried as in every controller.
+func (r *Reconciler) setupStatuses(mgr ctrl.Manager, k *kind) error {
 	pace := rate.NewLimiter(rate.Every(statusInterval), 1)
-	var writers sync.WaitGroup
-	for range statusWriters {
-		writers.Go(func() {
-			for r.writeNextStatus(ctx, k, pace) {
-			}
-		})
-	}
-	writers.Wait()
-	return nil
+	_, err := ctrlcontroller.New(k.statuses.name, mgr, ctrlcontroller.Options{
+		MaxConcurrentReconciles: statusWriters,
+		NeedLeaderElection:      new(false),
+		NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			return k.statuses.queue
+		},
+		Reconciler: reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+			_ = pace.Wait(ctx) // fails only when ctx ends, as the write will then
+			return r.reconcileStatus(ctx, k, request.NamespacedName)
+		}),
+	})
+	return err
 }
 
-// writeNextStatus waits for the next status and writes it. It returns false after a shutdown.
-func (r *Reconciler) writeNextStatus(ctx context.Context, k *kind, pace *rate.Limiter) bool {
-	name, shutdown := k.statuses.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer k.statuses.queue.Done(name)
-	if pace.Wait(ctx) != nil {
-		return true
-	}
+// reconcileStatus writes a status that is due.
+func (r *Reconciler) reconcileStatus(ctx context.Context, k *kind, name types.NamespacedName) (reconcile.Result, error) {
 	s, t, due := k.statuses.take(name)
 	if !due {
-		return true
+		return reconcile.Result{}, nil
 	}
 	ctx, release := t.bind(ctx)
 	defer release()
 	err := r.writeStatus(ctx, k, name, &s)
 	switch {
-	case err == nil || t.ended():
-		return true
+	case ctx.Err() != nil:
+		return reconcile.Result{}, nil // the next leader starts with every object
 	case apierrors.IsConflict(err):
-		// Conflicts do not add up to a long delay: while a client keeps changing the policy,
-		// most writes are late.
-		k.statuses.queue.Forget(name)
+		// Conflicts do not add up to a long delay: while a client keeps changing the policy, most writes are late.
+		return reconcile.Result{RequeueAfter: minRetryDelay}, nil
 	case errors.Is(err, errCacheBehind):
-	case ctx.Err() == nil:
-		log.FromContext(ctx).Error(err, "Failed to write a status", "kind", k.name, "object", name)
+		return reconcile.Result{RequeueAfter: cacheDelay}, nil
+	default:
+		return reconcile.Result{}, err
 	}
-	k.statuses.retry(name, s.isEdited)
-	return true
 }
 
 // writeStatus writes the status that follows from the facts, unless the object has it, then

@@ -85,7 +85,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Eventually(ctx, ended).Should(Receive(BeNil()))
 	})
 	Eventually(ctx, func() int { status, _ := get(checks, "/readyz"); return status }).Should(Equal(http.StatusOK))
-}, NodeTimeout(time.Minute))
+}, NodeTimeout(5*time.Minute))
 
 // get returns the status and the body; 0 and the error if there is no response.
 func get(address, path string) (int, string) {

@@ -183,7 +183,7 @@ var _ = Describe("The certificate of the webhook", func() {
 			g.Expect(bytes.Contains(f.bundle(ctx), ca)).To(BeFalse(), "the first CA has expired")
 		}).WithTimeout(30 * time.Second).Should(Succeed())
 		Expect(f.log.String()).NotTo(ContainSubstring("Failed to maintain the webhook certificate"))
-	}, NodeTimeout(30*time.Second))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is added to an existing Secret", func(ctx SpecContext) {
 		f := newFixture(ctx)
