@@ -190,39 +190,42 @@ func (l *load) readSlices(r *record, body io.Reader) {
 
 // awaitSlice waits until the process has a slice. On a busy machine the clients make too few calls for one, so it adds some.
 func (l *load) awaitSlice(process int) {
-	const rest = 3 * time.Second // leaves units of rolling to the slice
-	var last time.Time
-	await(l.targets[process].tb, "a check from a slice", func() bool {
-		if !l.spendsSlice(process) && time.Since(last) > rest {
-			l.burst(process)
-			last = time.Now()
-		}
-		return l.spendsSlice(process)
+	l.burst(process, "a check from a slice", func() bool {
+		return time.Since(time.Unix(0, l.sliced[process].Load())) < 50*time.Millisecond
 	})
 }
 
-// spendsSlice reports whether the process has just decided from a slice.
-func (l *load) spendsSlice(process int) bool {
-	return time.Since(time.Unix(0, l.sliced[process].Load())) < 50*time.Millisecond
+// awaitSliced waits until slices have decided enough checks, which it adds if they are too few.
+func (l *load) awaitSliced() {
+	l.burst(0, "checks from slices", func() bool { return l.fromSlices() > enoughSliced })
 }
 
-// burst makes enough calls of the process at once that its key is hot, and then calls it until it has taken a slice, for as
-// long as that may be spent.
-func (l *load) burst(process int) {
+// burst calls the process until the condition holds: so often at once that its key is hot, and then for as long as a slice
+// may be spent.
+func (l *load) burst(process int, what string, condition func() bool) {
+	const rest = 3 * time.Second // leaves units of rolling to the slice
 	ask := func() {
 		l.add(l.askBy(func(body string) (*http.Response, int, error) {
 			response, err := l.postTo(process, body)
 			return response, process, err
 		}, "rolling", "key"))
 	}
-	var calls sync.WaitGroup
-	for range 40 {
-		calls.Go(ask)
-	}
-	calls.Wait()
-	for end := time.Now().Add(slicedAge); time.Now().Before(end) && !l.spendsSlice(process); {
-		ask()
-	}
+	var last time.Time
+	await(l.targets[process].tb, what, func() bool {
+		if condition() || time.Since(last) < rest {
+			return condition()
+		}
+		var calls sync.WaitGroup
+		for range 40 {
+			calls.Go(ask)
+		}
+		calls.Wait()
+		for end := time.Now().Add(slicedAge); time.Now().Before(end) && !condition(); {
+			ask()
+		}
+		last = time.Now()
+		return condition()
+	})
 }
 
 // postTo sends the body to one process.

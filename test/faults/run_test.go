@@ -135,6 +135,7 @@ func (f *fault) run(t *testing.T) *result {
 		waited = s.degraded(timeouts) - waited
 	}
 	await(t, "the end of all quotas", func() bool { return l.exhausted(ended) })
+	l.awaitSliced()
 	l.stop()
 	r := f.judge(t, l.all(), began, ended, s)
 	if f.degrades {

@@ -92,6 +92,7 @@ func TestSoak(t *testing.T) {
 	}
 	ended := time.Now()
 	await(t, "the end of all quotas", func() bool { return l.exhausted(ended) })
+	l.awaitSliced()
 	l.stop()
 	judgeSoak(t, g, l.all(), happened, losses, starts)
 	usage.judge(t, g)
