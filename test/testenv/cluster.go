@@ -23,7 +23,7 @@ const (
 
 	// nodeTimeout is how long a node may be silent before the others mark it failed. A
 	// shorter one would report outages on a busy machine.
-	nodeTimeout = time.Second
+	nodeTimeout = 3 * time.Second
 
 	// commandTimeout bounds a command of the test environment itself.
 	commandTimeout = 30 * time.Second
