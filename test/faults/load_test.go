@@ -200,8 +200,8 @@ func (l *load) awaitSliced() {
 	l.burst(0, "checks from slices", func() bool { return l.fromSlices() > enoughSliced })
 }
 
-// burst calls the process until the condition holds: so often at once that its key is hot, and then for as long as a slice
-// may be spent.
+// burst calls the process until the condition holds: at first with 40 calls at once, which make its key hot, and then for as
+// long as a slice may be spent.
 func (l *load) burst(process int, what string, condition func() bool) {
 	const rest = 3 * time.Second // leaves units of rolling to the slice
 	ask := func() {
