@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -86,7 +85,7 @@ func newStatusQueue(k *kind, p Publisher, outageDelay time.Duration) *statusQueu
 		kind: k.record, publisher: p, outageDelay: outageDelay, now: time.Now, //nolint:forbidigo // the age of facts
 		name: name,
 		queue: priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) {
-			o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetryDelay, maxRetryDelay)
+			o.RateLimiter = options().RateLimiter
 		}),
 		records:  map[types.NamespacedName]*statusRecord{},
 		outdated: map[types.NamespacedName]string{},

@@ -47,17 +47,16 @@ var errCacheBehind = errors.New("the cache is behind the API server")
 // each (BenchmarkScale). A failed write is logged, counted and retried as in every controller.
 func (r *Reconciler) setupStatuses(mgr ctrl.Manager, k *kind) error {
 	pace := rate.NewLimiter(rate.Every(statusInterval), 1)
-	_, err := ctrlcontroller.New(k.statuses.name, mgr, ctrlcontroller.Options{
-		MaxConcurrentReconciles: statusWriters,
-		NeedLeaderElection:      new(false),
-		NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-			return k.statuses.queue
-		},
-		Reconciler: reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-			_ = pace.Wait(ctx) // fails only when ctx ends, as the write will then
-			return r.reconcileStatus(ctx, k, request.NamespacedName)
-		}),
+	o := options()
+	o.MaxConcurrentReconciles = statusWriters
+	o.NewQueue = func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		return k.statuses.queue
+	}
+	o.Reconciler = reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		_ = pace.Wait(ctx) // fails only when ctx ends, as the write will then
+		return r.reconcileStatus(ctx, k, request.NamespacedName)
 	})
+	_, err := ctrlcontroller.New(k.statuses.name, mgr, o)
 	return err
 }
 
