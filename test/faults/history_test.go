@@ -51,18 +51,6 @@ func (h *history) all() []record {
 	return records
 }
 
-// fromSlices returns the number of calls that slices decided.
-func (h *history) fromSlices() (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i := range h.records {
-		if h.records[i].fromSlice {
-			n++
-		}
-	}
-	return n
-}
-
 // filter returns the records for which keep is true.
 func filter(records []record, keep func(*record) bool) []record {
 	var kept []record

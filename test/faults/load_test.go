@@ -197,7 +197,9 @@ func (l *load) awaitSlice(process int) {
 
 // awaitSliced waits until slices have decided enough checks, which it adds if they are too few.
 func (l *load) awaitSliced() {
-	l.burst(0, "checks from slices", func() bool { return l.fromSlices() > enoughSliced })
+	l.burst(0, "checks from slices", func() bool {
+		return len(filter(l.all(), func(r *record) bool { return r.fromSlice })) > enoughSliced
+	})
 }
 
 // burst calls the process until the condition holds: at first with 40 calls at once, which make its key hot, and then for as
@@ -212,8 +214,11 @@ func (l *load) burst(process int, what string, condition func() bool) {
 	}
 	var last time.Time
 	await(l.targets[process].tb, what, func() bool {
-		if condition() || time.Since(last) < rest {
-			return condition()
+		if condition() {
+			return true
+		}
+		if time.Since(last) < rest {
+			return false
 		}
 		var calls sync.WaitGroup
 		for range 40 {
