@@ -18,8 +18,11 @@ grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' api cmd internal 2>/d
   while read -r package target; do
     echo "fuzz: $target in ./$package for $fuzztime"
     # go test -fuzz links a package again for each target.
-    [[ "$package" == "$built" ]] || go test -c -vet=off -fuzz=. -o "$folder/test" "./$package"
-    built="$package"
+    if [[ "$package" != "$built" ]]; then
+      go test -c -vet=off -fuzz=. -o "$folder/test" "./$package"
+      cache="$corpus/$(go list "./$package")"
+      built="$package"
+    fi
     (cd "$package" && "$folder/test" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$fuzztime" \
-      -test.fuzzminimizetime 10x -test.fuzzcachedir "$corpus/$(go list .)" </dev/null)
+      -test.fuzzminimizetime 10x -test.fuzzcachedir "$cache" </dev/null)
   done

@@ -29,7 +29,7 @@ for ((; ; first += step)); do
   for package in "${packages[@]}"; do
     # Each package has its turn at least once.
     if ((runs >= ${#packages[@]} && SECONDS - start >= seconds)); then
-      echo "seeds: $runs runs passed in $((SECONDS - start))s, up to $first"
+      echo "seeds: $runs runs of a package passed in $((SECONDS - start))s; the next would begin at $first"
       exit
     fi
     if ! (cd "internal/limiter/$package" && WEIR_TEST_FIRST_SEED="$first" "$folder/${package##*/}" \

@@ -28,13 +28,11 @@ alone="$(go list ./internal/limiter/expression ./test/faults)"
 longest="$(go list ./internal/limiter/store/{redisstore,slicecache} ./test/ledger)"
 
 # These count bytes, compare times, have one goroutine or are a model for tests: under the race detector they take
-# five to fifteen times as long and find nothing. The tier race leaves them to the tier unit, and RACE=true runs them
-# without the detector.
+# five to fifteen times as long and find nothing. RACE=true leaves them to the tier unit without it.
 unraced="$(go list ./test/{layout,ledger,reference})"
 unraced_tests='^Test(Protocol(Defects)?|BuildingIsLinear|EveryNearMatchIsReported|ExplanationsAgreeWithDecisions|Weights.*|MemoryOfKeyGroups|ReadingValuesIsBounded|LookupsOfLongHosts|.*Prices.*Hold|BoundsOfRandomTextsHold|HostileExpressionsTakeTheirShare'
 unraced_tests+='|Promises|EdgeValues|RoutesWithDifferentRequestedLimits|BytesOfA(Key|Charge)|Index(IsASum|NarrowsDown)|CandidatesAreOfTheTenant'
 unraced_tests+='|(SlowRequests|UnreadResponses|UnfinishedMessagesOfManyConnections)AreBounded)$'
-unraced_in="$(go list ./internal/limiter/{engine,expression,plan,plan/index,server/{grpcserver,httpserver},store/{denialcache,memory,redisstore,slicecache}})"
 
 # Tests of these tiers are in modules of their own, too. test/gitops has the libraries of kubectl.
 modules() {
@@ -67,7 +65,7 @@ log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
 run() {
-  local tier folder package listed status=0 packages=() together=() last=() without=() only=()
+  local tier folder package listed status=0 packages=() together=() last=()
   if ((${#tiers[@]} == 0)); then
     go test -v "${flags[@]}" "${rest[@]}"
     return
@@ -80,7 +78,6 @@ run() {
   listed="$(go list "${packages[@]}")"
   mapfile -t together < <(grep -xF "$longest" <<<"$listed"; grep -vxF "$longest"$'\n'"$alone" <<<"$listed")
   if [[ "${RACE:-}" == true ]] && ((${#together[@]} > 0)); then
-    mapfile -t without < <(printf '%s\n' "${together[@]}" | grep -xF "$unraced")
     mapfile -t together < <(printf '%s\n' "${together[@]}" | grep -vxF "$unraced")
   fi
   mapfile -t last < <(grep -xF "$alone" <<<"$listed")
@@ -89,11 +86,6 @@ run() {
   fi
   if ((${#last[@]} > 0)); then
     go test -v -p 1 "${flags[@]}" "${skip[@]}" "${last[@]}" "${rest[@]}" || status=$?
-  fi
-  if ((${#without[@]} > 0)) && [[ " ${tiers[*]} " != *" race "* ]]; then
-    mapfile -t only < <(grep -xF "$unraced_in" <<<"$listed")
-    CGO_ENABLED=0 go test -v "${flags[@]/-race/-race=false}" "${without[@]}" "${rest[@]}" || status=$?
-    CGO_ENABLED=0 go test -v -p 1 "${flags[@]/-race/-race=false}" -run "$unraced_tests" "${only[@]}" "${rest[@]}" || status=$?
   fi
   for tier in "${tiers[@]}"; do
     while read -r folder package; do
