@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
@@ -116,9 +117,15 @@ func send(request *http.Request) (int, string) {
 	return response.StatusCode, string(body)
 }
 
+// newNamespace returns a Namespace whose policies are deleted after the spec.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
 	Expect(api.Create(ctx, namespace)).To(Succeed())
+	DeferCleanup(deletePolicies, namespace.Name)
 	return namespace.Name
+}
+
+func deletePolicies(ctx SpecContext, namespace string) {
+	Expect(api.DeleteAllOf(ctx, &v1alpha1.RateLimitPolicy{}, client.InNamespace(namespace))).To(Succeed())
 }
