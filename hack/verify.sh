@@ -7,7 +7,8 @@
 #
 # To add a check: a step that writes tracked files goes under "writers", any other under
 # "readers". The tree is compared before and after the writers, so verify also works on a
-# tree with changes; it leaves the changes of a writer in place, to be committed.
+# tree with changes; it leaves the changes of a writer in place, to be committed. The readers
+# run beside the linters of code: with empty caches they mostly wait for downloads.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source hack/flags.sh
@@ -34,12 +35,12 @@ snapshot() {
   aside write-tree
 }
 
-failed=()
+failed="$scratch/failed"
 step() {
   local name="$1"
   shift
   echo "verify: $name"
-  "$@" || failed+=("$name")
+  "$@" || echo "$name" >>"$failed"
 }
 
 tidy() {
@@ -56,22 +57,28 @@ step golden make --no-print-directory golden
 after="$(snapshot)"
 if [[ "$before" != "$after" ]]; then
   aside --no-pager diff "$before" "$after"
-  failed+=("generated files: were not up to date and have been regenerated; please commit the difference above")
+  echo "generated files: were not up to date and have been regenerated; please commit the difference above" >>"$failed"
 fi
 
-# Readers.
-for module in . tools tools/actionlint tools/vale hack/kube hack/cluster hack/gateway hack/image client test/gitops; do
-  step "go mod tidy in $module" tidy "$module"
-done
+readers() {
+  local module
+  for module in . tools tools/actionlint tools/vale hack/kube hack/cluster hack/gateway hack/image client test/gitops; do
+    step "go mod tidy in $module" tidy "$module"
+  done
+  step prose make --no-print-directory prose
+  step methods hack/methods.sh
+  step openapi make --no-print-directory openapi
+  step docs make --no-print-directory docs
+  step workflows make --no-print-directory workflows
+}
+readers >"$scratch/readers" 2>&1 &
+trap 'kill $! 2>/dev/null || true; rm -rf "$scratch"' EXIT
 step lint make --no-print-directory lint
-step prose make --no-print-directory prose
-step methods hack/methods.sh
-step openapi make --no-print-directory openapi
-step docs make --no-print-directory docs
-step workflows make --no-print-directory workflows
+wait $!
+cat "$scratch/readers"
 
-if ((${#failed[@]} > 0)); then
-  printf 'verify: FAILED: %s\n' "${failed[@]}" >&2
+if [[ -s "$failed" ]]; then
+  sed 's/^/verify: FAILED: /' "$failed" >&2
   exit 1
 fi
 echo "verify: passed"
