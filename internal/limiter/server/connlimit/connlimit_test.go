@@ -206,22 +206,30 @@ func (s *simulation) change(i int) {
 		c.Remove()
 		s.open = slices.Delete(s.open, i, i+1)
 	case n < 12:
-		c.next++
-		c.waiting[c.next] = int64(rand.IntN(30))
-		c.Begin(c.next, c.waiting[c.next])
-	case n < 14:
-		for request, bytes := range c.waiting {
-			c.Abandon(request, bytes)
-			delete(c.waiting, request)
-			break
+		change := Change{}
+		for range 1 + rand.IntN(3) {
+			c.next++
+			c.waiting[c.next] = int64(rand.IntN(30))
+			change.Begun = append(change.Begun, c.next)
+			change.Bytes += c.waiting[c.next]
 		}
+		c.Apply(&change)
 	default:
+		change := Change{}
 		for request, bytes := range c.waiting {
-			c.since = s.events
-			c.Finish(request, bytes)
+			if n < 14 {
+				change.Abandoned = append(change.Abandoned, request)
+			} else {
+				c.since = s.events
+				change.Finished = append(change.Finished, request)
+			}
+			change.Bytes -= bytes
 			delete(c.waiting, request)
-			break
+			if rand.IntN(2) == 0 {
+				break
+			}
 		}
+		c.Apply(&change)
 	}
 }
 

@@ -6,49 +6,64 @@ package connlimit
 // littleBytes is what a connection may hold without waiting for the memory of closed ones.
 const littleBytes = 256 << 10
 
-// Begin adds a request of the connection, which holds bytes of memory until its response has been sent. Later requests of a
-// connection have higher numbers, unless they never overlap. Begin may close connections as Hold does.
+// keptRequests is for how many requests a Change keeps room.
+const keptRequests = 64
+
+// Change is what a connection holds more or less: the numbers of its requests that begin and end, and bytes of memory.
+type Change struct {
+	// Bytes are added to those that the requests take; a negative number releases them.
+	Bytes int64
+	// Begun are requests whose response has not been sent. Later requests of a connection have higher numbers, unless they
+	// never overlap.
+	Begun []uint32
+	// Finished are requests whose response has been sent, Abandoned those that ended without one.
+	Finished, Abandoned []uint32
+}
+
+// Reset empties the change, which can be used again. It keeps little memory.
+func (ch *Change) Reset() {
+	*ch = Change{Begun: emptied(ch.Begun), Finished: emptied(ch.Finished), Abandoned: emptied(ch.Abandoned)}
+}
+
+func emptied(requests []uint32) []uint32 {
+	if cap(requests) > keptRequests {
+		return nil
+	}
+	return requests[:0]
+}
+
+func (ch *Change) isEmpty() bool {
+	return ch.Bytes == 0 && len(ch.Begun)+len(ch.Finished)+len(ch.Abandoned) == 0
+}
+
+// Begin adds a request, which holds bytes of memory until its response has been sent. See Apply.
 func (c *Conn) Begin(request uint32, bytes int64) {
-	c.change(bytes, func() { c.requests.begin(request, c.all.event) })
+	c.Apply(&Change{Bytes: bytes, Begun: []uint32{request}})
 }
 
 // Finish ends a request whose response has been sent, and releases its bytes.
 func (c *Conn) Finish(request uint32, bytes int64) {
-	c.change(-bytes, func() {
-		c.requests.end(request, c.all.event)
-		if c.class != &c.all.served {
-			c.class.leave(c)
-			c.all.served.enter(c, c.all.event)
-		}
-		c.class.connections.set(&c.connection, 1, c.all.event)
-	})
+	c.Apply(&Change{Bytes: -bytes, Finished: []uint32{request}})
 }
 
-// Abandon ends a request without a response, and releases its bytes.
-func (c *Conn) Abandon(request uint32, bytes int64) {
-	c.change(-bytes, func() { c.requests.end(request, c.all.event) })
-}
+// Hold adds bytes of memory that requests of the connection take; a negative number releases them. See Apply.
+func (c *Conn) Hold(bytes int64) { c.Apply(&Change{Bytes: bytes}) }
 
-// Hold adds bytes of memory that requests of the connection take; a negative number releases them. It may
-// close this connection or other ones, and then waits until their memory is free if this connection has more
-// than a little.
-func (c *Conn) Hold(bytes int64) {
-	if bytes != 0 {
-		c.change(bytes, func() {})
+// Apply makes the change, unless the connection was closed. It may close this connection or other ones, and then waits
+// until their memory is free if this connection has more than a little.
+func (c *Conn) Apply(change *Change) {
+	if change.isEmpty() {
+		return
 	}
-}
-
-// change adds bytes and makes a further change under the lock, unless the connection was closed.
-func (c *Conn) change(bytes int64, further func()) {
-	taken, isLarge := c.changeLocked(bytes, further)
+	taken, isLarge := c.apply(change)
 	taken.close()
-	if isLarge && bytes > 0 {
+	if isLarge && change.Bytes > 0 {
 		c.awaitMemory()
 	}
 }
 
-// changeLocked returns the connections to close, and whether this one holds more than a little.
-func (c *Conn) changeLocked(bytes int64, further func()) (taken closings, isLarge bool) {
+// apply returns the connections to close, and whether this one holds more than a little.
+func (c *Conn) apply(change *Change) (taken closings, isLarge bool) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	if c.closed {
@@ -58,14 +73,36 @@ func (c *Conn) changeLocked(bytes int64, further func()) (taken closings, isLarg
 	if c.bytes <= 0 && c.requests.older.open == 0 {
 		c.requests.older.since = c.all.event // bytes without a request
 	}
-	c.bytes += bytes
-	further()
+	c.bytes += change.Bytes
+	c.changeRequests(change)
 	c.update()
 	if c.bytes > c.all.bounds.BytesEach {
 		c.leaveInto(&taken, ReasonMemory)
 	}
 	c.class.takeSurplus(&taken)
 	return taken, c.bytes > littleBytes
+}
+
+// changeRequests begins and ends requests. The caller holds the lock.
+func (c *Conn) changeRequests(change *Change) {
+	event := c.all.event
+	for _, request := range change.Begun {
+		c.requests.begin(request, event)
+	}
+	for _, request := range change.Abandoned {
+		c.requests.end(request, event)
+	}
+	if len(change.Finished) == 0 {
+		return
+	}
+	for _, request := range change.Finished {
+		c.requests.end(request, event)
+	}
+	if c.class != &c.all.served {
+		c.class.leave(c)
+		c.all.served.enter(c, event)
+	}
+	c.class.connections.set(&c.connection, 1, event)
 }
 
 // awaitMemory waits until closed connections have released enough, or this one is closed.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 )
 
 const (
@@ -42,8 +44,11 @@ type unfinished struct {
 	frames     int64  // other than DATA, that began in this read
 	kept       int    // length of the longest frame other than DATA, whose buffer gRPC keeps; 0 for short ones
 	data       *request
+	arriving   connlimit.Change // by this read
 
-	out frameReader // only sent uses it
+	// Only sent uses these.
+	out     frameReader
+	leaving connlimit.Change // by this write
 
 	calls inFlight
 
@@ -64,33 +69,32 @@ type request struct {
 
 // holder counts the memory of a connection, as connlimit.Conn does.
 type holder interface {
-	Begin(request uint32, bytes int64)
-	Finish(request uint32, bytes int64)
-	Abandon(request uint32, bytes int64)
-	Hold(bytes int64)
+	Apply(change *connlimit.Change)
 }
 
 func newUnfinished(now func() time.Time, held holder) *unfinished {
 	return &unfinished{now: now, held: held, requests: map[uint32]*request{}}
 }
 
-// received follows bytes from the client, before gRPC reads them. It reports whether a request is
+// received follows bytes from the client, before gRPC reads them, and holds what they take. It reports whether a request is
 // unfinished or a frame incomplete.
 func (u *unfinished) received(p []byte) (waits bool) {
 	p = u.skipPreface(p)
-	var added int64
+	u.arriving.Reset()
 	wasInside, begun := u.in.isInside() || u.block != 0, false
 	u.blockIsNew, u.frames = false, 0
 	for len(p) > 0 {
 		rest, begins, change := u.next(p)
-		p, begun, added = rest, begun || begins, added+change
+		p, begun = rest, begun || begins
+		u.arriving.Bytes += change
 	}
-	added += u.keep()
+	u.arriving.Bytes += u.keep()
 	isInside := u.in.isInside() || u.block != 0
 	if isInside != wasInside || (isInside && begun) {
 		u.setInside(isInside)
 	}
-	u.held.Hold(added + u.calls.received(u.frames))
+	u.arriving.Bytes += u.calls.received(u.frames)
+	u.held.Apply(&u.arriving)
 	return isInside || u.count.Load() > 0
 }
 
@@ -190,9 +194,9 @@ func (u *unfinished) beginHeaders(f frame) (added int64) {
 	}
 	added = u.keep()
 	u.calls.begin(f.stream)
-	u.held.Begin(f.stream, callBytes)
+	u.arriving.Begun = append(u.arriving.Begun, f.stream)
 	u.newest, u.current = f.stream, request{bytes: requestBytes + int64(f.length)}
-	return added
+	return added + callBytes
 }
 
 // addTo adds bytes to a request of the map. It returns them, or 0 without such a request.
@@ -239,7 +243,8 @@ func (u *unfinished) end(f frame) int64 {
 	case frameReset:
 		ends = true
 		if u.calls.end(f.stream) {
-			u.held.Abandon(f.stream, callBytes)
+			u.arriving.Abandoned = append(u.arriving.Abandoned, f.stream)
+			released = callBytes
 		}
 	}
 	switch {
@@ -288,8 +293,9 @@ func (u *unfinished) remove(stream uint32) int64 {
 	return r.bytes
 }
 
-// sent follows bytes to the client: the server may end a request that is unfinished.
+// sent follows bytes to the client, and releases what their calls hold: the server may end a request that is unfinished.
 func (u *unfinished) sent(p []byte) {
+	u.leaving.Reset()
 	for len(p) > 0 {
 		var begins bool
 		_, p, begins, _ = u.out.next(p)
@@ -298,15 +304,18 @@ func (u *unfinished) sent(p []byte) {
 		if !begins || !answered && f.kind != frameReset {
 			continue
 		}
-		u.held.Hold(-u.remove(f.stream))
-		switch {
-		case !u.calls.end(f.stream):
-		case answered:
-			u.held.Finish(f.stream, callBytes)
-		default:
-			u.held.Abandon(f.stream, callBytes)
+		u.leaving.Bytes -= u.remove(f.stream)
+		if !u.calls.end(f.stream) {
+			continue
+		}
+		u.leaving.Bytes -= callBytes
+		if answered {
+			u.leaving.Finished = append(u.leaving.Finished, f.stream)
+		} else {
+			u.leaving.Abandoned = append(u.leaving.Abandoned, f.stream)
 		}
 	}
+	u.held.Apply(&u.leaving)
 }
 
 // oldest returns since when the longest of the first messages, frames and headers is incomplete;

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 )
 
 func testFrame(kind, flags byte, stream uint32, payload []byte) []byte {
@@ -23,10 +25,36 @@ func testFrame(kind, flags byte, stream uint32, payload []byte) []byte {
 // heldBytes is a holder that only adds the bytes.
 type heldBytes int64
 
-func (h *heldBytes) Hold(bytes int64)              { *h += heldBytes(bytes) }
-func (h *heldBytes) Begin(_ uint32, bytes int64)   { h.Hold(bytes) }
-func (h *heldBytes) Finish(_ uint32, bytes int64)  { h.Hold(-bytes) }
-func (h *heldBytes) Abandon(_ uint32, bytes int64) { h.Hold(-bytes) }
+func (h *heldBytes) Apply(change *connlimit.Change) { *h += heldBytes(change.Bytes) }
+
+// changes are the changes of a holder.
+type changes []connlimit.Change
+
+func (c *changes) Apply(change *connlimit.Change) {
+	kept := *change
+	kept.Begun, kept.Finished = slices.Clone(change.Begun), slices.Clone(change.Finished)
+	kept.Abandoned = slices.Clone(change.Abandoned)
+	*c = append(*c, kept)
+}
+
+// The lock of all connections is taken once for each read and write, whatever the number of calls in it.
+func TestCallsOfOneReadAreHeldAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	seen := &changes{}
+	u := newUnfinished(time.Now, seen)
+	var read, write []byte
+	for stream := uint32(1); stream < 9; stream += 2 {
+		read = append(read, testFrame(frameHeaders, flagEndHeaders|flagEndStream, stream, make([]byte, 50))...)
+		write = append(write, testFrame(frameHeaders, flagEndHeaders|flagEndStream, stream, make([]byte, 9))...)
+	}
+	read = append(read, testFrame(frameReset, 0, 3, make([]byte, 4))...)
+	u.received(append(make([]byte, prefaceBytes), read...))
+	u.sent(write)
+	g.Expect(*seen).To(Equal(changes{
+		{Bytes: 3 * callBytes, Begun: []uint32{1, 3, 5, 7}, Abandoned: []uint32{3}},
+		{Bytes: -3 * callBytes, Finished: []uint32{1, 5, 7}},
+	}))
+}
 
 // feed passes the preface and the frames in parts of at most size bytes.
 func feed(u *unfinished, size func() int, frames ...[]byte) (waits bool) {
