@@ -44,11 +44,11 @@ type unfinished struct {
 	frames     int64  // other than DATA, that began in this read
 	kept       int    // length of the longest frame other than DATA, whose buffer gRPC keeps; 0 for short ones
 	data       *request
-	arriving   connlimit.Change // by this read
+	arriving   connlimit.Change // by this read; empty between two
 
 	// Only sent uses these.
 	out     frameReader
-	leaving connlimit.Change // by this write
+	leaving connlimit.Change // by this write; empty between two
 
 	calls inFlight
 
@@ -76,11 +76,10 @@ func newUnfinished(now func() time.Time, held holder) *unfinished {
 	return &unfinished{now: now, held: held, requests: map[uint32]*request{}}
 }
 
-// received follows bytes from the client, before gRPC reads them, and holds what they take. It reports whether a request is
+// received follows bytes from the client, before gRPC reads them. It reports whether a request is
 // unfinished or a frame incomplete.
 func (u *unfinished) received(p []byte) (waits bool) {
 	p = u.skipPreface(p)
-	u.arriving.Reset()
 	wasInside, begun := u.in.isInside() || u.block != 0, false
 	u.blockIsNew, u.frames = false, 0
 	for len(p) > 0 {
@@ -95,6 +94,7 @@ func (u *unfinished) received(p []byte) (waits bool) {
 	}
 	u.arriving.Bytes += u.calls.received(u.frames)
 	u.held.Apply(&u.arriving)
+	u.arriving.Reset()
 	return isInside || u.count.Load() > 0
 }
 
@@ -293,9 +293,8 @@ func (u *unfinished) remove(stream uint32) int64 {
 	return r.bytes
 }
 
-// sent follows bytes to the client, and releases what their calls hold: the server may end a request that is unfinished.
+// sent follows bytes to the client: the server may end a request that is unfinished.
 func (u *unfinished) sent(p []byte) {
-	u.leaving.Reset()
 	for len(p) > 0 {
 		var begins bool
 		_, p, begins, _ = u.out.next(p)
@@ -316,6 +315,7 @@ func (u *unfinished) sent(p []byte) {
 		}
 	}
 	u.held.Apply(&u.leaving)
+	u.leaving.Reset()
 }
 
 // oldest returns since when the longest of the first messages, frames and headers is incomplete;

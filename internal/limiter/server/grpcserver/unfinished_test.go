@@ -56,6 +56,20 @@ func TestCallsOfOneReadAreHeldAtOnce(t *testing.T) {
 	}))
 }
 
+// A client may begin thousands of calls in one read, and then nothing.
+func TestAnIdleConnectionKeepsNoRoomForManyCalls(t *testing.T) {
+	g := NewWithT(t)
+	held := heldBytes(0)
+	u := newUnfinished(time.Now, &held)
+	var read []byte
+	for stream := uint32(1); stream < 4000; stream += 2 {
+		read = append(read, testFrame(frameHeaders, flagEndHeaders|flagEndStream, stream, nil)...)
+	}
+	u.received(append(make([]byte, prefaceBytes), read...))
+	g.Expect(held).To(BeEquivalentTo(2000 * callBytes))
+	g.Expect(cap(u.arriving.Begun)).To(BeNumerically("<=", 64))
+}
+
 // feed passes the preface and the frames in parts of at most size bytes.
 func feed(u *unfinished, size func() int, frames ...[]byte) (waits bool) {
 	text := slices.Concat(append([][]byte{make([]byte, prefaceBytes)}, frames...)...)
