@@ -232,23 +232,24 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.policy(ctx, "later", unreadable(8))
 		i.ready(ctx, "both")
 		i.ready(ctx, "later")
-		manager := []string{"deployment/weir-manager", "--namespace", i.namespace}
-		rollout := func(command string) {
-			GinkgoHelper()
-			kubectl(ctx, append([]string{"rollout", command}, manager...)...)
+		patch := func(ctx SpecContext, spec string) error {
+			_, err := tryKubectl(ctx, "patch", "deployment/weir-manager", "--namespace", i.namespace, "--patch", spec)
+			return err
 		}
-		By("one pod of the later release, which leads")
-		kubectl(ctx, "set", "image", "deployment/weir-manager", "weir="+laterImage, "--namespace", i.namespace)
-		Eventually(func() string {
-			return kubectl(ctx, append([]string{"get", "--output=jsonpath={.status.updatedReplicas}"}, manager...)...)
-		}).Should(Equal("1"))
-		rollout("pause")
+		const anyPodIsAvailable = `{"spec":{"minReadySeconds":0}}`
+		By("one pod of the later release, which leads: the rollout waits until it is available")
 		DeferCleanup(func(ctx SpecContext) {
-			_, _ = tryKubectl(ctx, append([]string{"rollout", "resume"}, manager...)...)
+			_ = patch(ctx, anyPodIsAvailable)
 			i.upgrade(ctx)
 		}, NodeTimeout(5*time.Minute))
-		later := kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--output",
-			fmt.Sprintf(`jsonpath={.items[?(@.spec.containers[0].image==%q)].metadata.name}`, laterImage))
+		Expect(patch(ctx, fmt.Sprintf(`{"spec":{"minReadySeconds":500,"template":{"spec":{"containers":[{"name":"weir","image":%q}]}}}}`, laterImage))).To(Succeed())
+		podsOf := func(image string) []string {
+			GinkgoHelper()
+			return strings.Fields(kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true", "--output",
+				fmt.Sprintf(`jsonpath={.items[?(@.spec.containers[0].image==%q)].metadata.name}`, image)))
+		}
+		Eventually(podsOf).WithArguments(laterImage).Should(HaveLen(1))
+		later := podsOf(laterImage)[0]
 		kubectl(ctx, "wait", "pod/"+later, "--namespace", i.namespace, "--for=condition=Ready", "--timeout=120s")
 		for leader := i.leader(ctx); leader != later; leader = i.leader(ctx) {
 			kubectl(ctx, "delete", "pod", leader, "--namespace", i.namespace)
@@ -260,16 +261,14 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Eventually(i.thresholds).WithArguments(ctx, "later").Should(ContainElements(8, 9), "a former pod keeps the last plan")
 
 		By("pods of the former release that start")
-		former := kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true", "--output",
-			fmt.Sprintf(`jsonpath={.items[?(@.spec.containers[0].image==%q)].metadata.name}`, weirImage))
-		kubectl(ctx, append([]string{"delete", "pod", "--namespace", i.namespace}, strings.Fields(former)...)...)
+		kubectl(ctx, append([]string{"delete", "pod", "--namespace", i.namespace}, podsOf(weirImage)...)...)
 		Eventually(i.thresholds).WithArguments(ctx, "later").Should(ConsistOf(0, 0, 9), "they have no last plan")
 		i.ready(ctx, "both")
 		Expect(i.condition(ctx, "later", "Enforced")()).To(Equal("False/ReplicasTooOld"))
 		Expect(i.statuses(ctx, i.ask("both", "a"), 4)).To(Equal([]int{200, 200, 200, 429}))
 
 		By("the end of the rollout")
-		rollout("resume")
+		Expect(patch(ctx, anyPodIsAvailable)).To(Succeed())
 		rolledOut(ctx, i.namespace, "weir-manager")
 		i.ready(ctx, "later")
 		Eventually(i.thresholds).WithArguments(ctx, "later").Should(Equal([]int{9, 9}))
