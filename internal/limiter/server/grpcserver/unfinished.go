@@ -83,11 +83,10 @@ func (u *unfinished) received(p []byte) (waits bool) {
 	wasInside, begun := u.in.isInside() || u.block != 0, false
 	u.blockIsNew, u.frames = false, 0
 	for len(p) > 0 {
-		rest, begins, change := u.next(p)
+		rest, begins := u.next(p)
 		p, begun = rest, begun || begins
-		u.arriving.Bytes += change
 	}
-	u.arriving.Bytes += u.keep()
+	u.keep()
 	isInside := u.in.isInside() || u.block != 0
 	if isInside != wasInside || (isInside && begun) {
 		u.setInside(isInside)
@@ -104,19 +103,19 @@ func (u *unfinished) skipPreface(p []byte) []byte {
 	return p[n:]
 }
 
-// next processes a part of p. It reports whether a frame begins, and returns the memory to hold.
-func (u *unfinished) next(p []byte) (rest []byte, begins bool, added int64) {
+// next processes a part of p, and reports whether a frame begins.
+func (u *unfinished) next(p []byte) (rest []byte, begins bool) {
 	payload, rest, begins, ends := u.in.next(p)
 	if begins {
-		added = u.begin(u.in.frame)
+		u.begin(u.in.frame)
 	}
 	if u.data != nil && len(payload) > 0 {
 		u.read(payload)
 	}
 	if ends {
-		added += u.end(u.in.frame)
+		u.end(u.in.frame)
 	}
-	return rest, begins, added
+	return rest, begins
 }
 
 func (u *unfinished) setInside(is bool) {
@@ -130,21 +129,21 @@ func (u *unfinished) setInside(is bool) {
 	}
 }
 
-// begin processes the header of a frame. It returns the memory to hold.
-func (u *unfinished) begin(f frame) (added int64) {
+// begin processes the header of a frame.
+func (u *unfinished) begin(f frame) {
 	u.data = nil
 	if f.kind != frameData {
 		u.frames++
-		added = u.keepBuffer(f.length)
+		u.keepBuffer(f.length)
 	}
 	switch f.kind {
 	case frameHeaders:
-		return added + u.beginHeaders(f)
+		u.beginHeaders(f)
 	case frameContinuation:
 		if u.block != 0 && u.newest == u.block {
 			u.current.bytes += int64(f.length)
 		} else {
-			return added + u.addTo(u.block, int64(f.length))
+			u.addTo(u.block, int64(f.length))
 		}
 	case frameData:
 		u.padding = 0
@@ -155,60 +154,50 @@ func (u *unfinished) begin(f frame) (added int64) {
 		if u.newest == f.stream {
 			u.current.bytes += cost
 			u.data = &u.current
-			return 0
-		}
-		if u.count.Load() == 0 {
-			return 0
-		}
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if u.data = u.requests[f.stream]; u.data != nil {
-			u.data.bytes += cost
-			return cost
+		} else {
+			u.data = u.addTo(f.stream, cost)
 		}
 	}
-	return added
 }
 
 // shortFrameBytes is the longest frame whose buffer is part of what each connection takes.
 const shortFrameBytes = 1 << 10
 
-// keepBuffer returns the memory to hold until the connection ends for the buffer of a frame of that length, which gRPC takes
+// keepBuffer holds, until the connection ends, the buffer of a frame of that length, which gRPC takes
 // when the header of the frame has arrived.
-func (u *unfinished) keepBuffer(length int) (added int64) {
+func (u *unfinished) keepBuffer(length int) {
 	if length <= max(shortFrameBytes, u.kept) || length > maxFrameBytes {
-		return 0
+		return
 	}
-	added = int64(length - u.kept)
+	u.arriving.Bytes += int64(length - u.kept)
 	u.kept = length
-	return added
 }
 
-func (u *unfinished) beginHeaders(f frame) (added int64) {
+func (u *unfinished) beginHeaders(f frame) {
 	u.block, u.blockEnds, u.blockIsNew = f.stream, f.has(flagEndStream), true
-	if u.newest == f.stream { // trailers
-		return 0
+	if u.newest == f.stream || u.addTo(f.stream, int64(f.length)) != nil { // trailers
+		return
 	}
-	if u.count.Load() > 0 && u.addTo(f.stream, int64(f.length)) > 0 { // trailers
-		return int64(f.length)
-	}
-	added = u.keep()
+	u.keep()
 	u.calls.begin(f.stream)
 	u.arriving.Begun = append(u.arriving.Begun, f.stream)
+	u.arriving.Bytes += callBytes
 	u.newest, u.current = f.stream, request{bytes: requestBytes + int64(f.length)}
-	return added + callBytes
 }
 
-// addTo adds bytes to a request of the map. It returns them, or 0 without such a request.
-func (u *unfinished) addTo(stream uint32, bytes int64) int64 {
+// addTo adds bytes to a request of the map. It returns the request, or nil without one.
+func (u *unfinished) addTo(stream uint32, bytes int64) *request {
+	if u.count.Load() == 0 {
+		return nil
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	r := u.requests[stream]
-	if r == nil {
-		return 0
+	if r != nil {
+		r.bytes += bytes
+		u.arriving.Bytes += bytes
 	}
-	r.bytes += bytes
-	return bytes
+	return r
 }
 
 // read processes a part of the payload of a DATA frame.
@@ -227,13 +216,13 @@ func (u *unfinished) read(payload []byte) {
 	u.mu.Unlock()
 }
 
-// end processes the end of a frame. It returns the memory to hold, negative to release it.
-func (u *unfinished) end(f frame) int64 {
-	ends, released := false, int64(0)
+// end processes the end of a frame.
+func (u *unfinished) end(f frame) {
+	ends := false
 	switch f.kind {
 	case frameHeaders, frameContinuation:
 		if !f.has(flagEndHeaders) {
-			return 0
+			return
 		}
 		ends = u.blockEnds
 		u.block = 0
@@ -244,28 +233,26 @@ func (u *unfinished) end(f frame) int64 {
 		ends = true
 		if u.calls.end(f.stream) {
 			u.arriving.Abandoned = append(u.arriving.Abandoned, f.stream)
-			released = callBytes
+			u.arriving.Bytes -= callBytes
 		}
 	}
 	switch {
 	case !ends:
-		return 0
 	case u.newest == f.stream:
 		u.newest = 0
 	default:
-		released += u.remove(f.stream)
+		u.arriving.Bytes -= u.remove(f.stream)
 	}
-	return -released
 }
 
-// keep moves the newest request to the map, since it did not end. It returns the memory that it
-// holds.
-func (u *unfinished) keep() int64 {
+// keep moves the newest request to the map, since it did not end, and holds its memory.
+func (u *unfinished) keep() {
 	if u.newest == 0 {
-		return 0
+		return
 	}
 	r := u.current
 	r.since = u.now()
+	u.arriving.Bytes += r.bytes
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.requests[u.newest] = &r
@@ -274,7 +261,6 @@ func (u *unfinished) keep() int64 {
 		u.data = &r
 	}
 	u.newest = 0
-	return r.bytes
 }
 
 // remove forgets a request. It returns the memory that it held.

@@ -104,6 +104,7 @@ func TestUnfinishedBytesAreExact(t *testing.T) {
 		"headers continue":     {[][]byte{testFrame(frameHeaders, flagEndStream, 1, make([]byte, 50)), testFrame(frameContinuation, 0, 1, make([]byte, 30))}, requestBytes + 80, true, 1},
 		"headers end later":    {[][]byte{testFrame(frameHeaders, flagEndStream, 1, make([]byte, 50)), testFrame(frameContinuation, flagEndHeaders, 1, make([]byte, 30))}, 0, false, 1},
 		"trailers":             {[][]byte{open, testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, make([]byte, 50))}, 0, false, 1},
+		"empty trailers":       {[][]byte{open, testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, nil)}, 0, false, 1},
 		"unknown stream":       {[][]byte{testFrame(frameData, 0, 7, message), testFrame(frameReset, 0, 7, make([]byte, 4))}, 0, false, 0},
 		"interleaved": {[][]byte{
 			open, testFrame(frameHeaders, flagEndHeaders, 3, make([]byte, 50)),
