@@ -73,7 +73,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 			Tenancy: compile.TenancyCluster, Replica: "one", Budgets: plan.Budgets{Namespace: plan.Budget{KeyBytes: 140_000}},
 			Lease: manager.LeaseOptions{
 				Namespace: "default", Name: "weir-manager", Identity: "one",
-				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
+				Duration: time.Minute, RenewDeadline: 45 * time.Second, RetryPeriod: 200 * time.Millisecond,
 			},
 			Webhook: manager.WebhookOptions{Address: hook, Certificate: certificate.Options{
 				Names: []string{"127.0.0.1"}, Namespace: "default", Secret: "weir-webhook", Configuration: "weir",

@@ -83,7 +83,7 @@ func (c *cluster) startWeir(t *testing.T) {
 		Tenancy: compile.TenancyNamespace, Replica: "one",
 		Lease: manager.LeaseOptions{
 			Namespace: weirNamespace, Name: "weir-manager", Identity: "one",
-			Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
+			Duration: time.Minute, RenewDeadline: 45 * time.Second, RetryPeriod: 200 * time.Millisecond,
 		},
 		Webhook: manager.WebhookOptions{Address: testenv.FreeAddr(t), Certificate: certificate.Options{
 			Names: []string{"weir-webhook.weir-system.svc"}, Namespace: weirNamespace, Secret: "weir-webhook", Configuration: "weir",

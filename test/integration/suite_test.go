@@ -68,7 +68,7 @@ func newWorldWith(t *testing.T, flags []string, more ...string) *world {
 	run(t, w.weir, testenv.Command(process.Weir(t), slices.Concat([]string{
 		"standalone", "--policies", root + "/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
 		"--http-address", w.weir, "--grpc-address", w.grpc, "--operator-address", "", "--metrics-address", "",
-		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s",
+		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "60s",
 	}, flags)...))
 	return w
 }

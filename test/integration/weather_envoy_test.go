@@ -71,7 +71,7 @@ func startWeather(t *testing.T, c climate) *weather {
 	dir := t.TempDir()
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(weatherPolicies), 0o600)).To(Succeed())
 	args := slices.Concat([]string{
-		"standalone", "--policies", dir, "--redis-url", testenv.StartRedis(t).URL, "--store-timeout", "5s",
+		"standalone", "--policies", dir, "--redis-url", testenv.StartRedis(t).URL, "--store-timeout", "60s",
 		"--operator-address", "", "--metrics-address", "", "--drain-delay", "3s",
 	}, flags)
 	for range c.replicas {
