@@ -43,6 +43,8 @@ type Check struct {
 	// ResponseCode is the status of the response to the request that Hits commit, 0..plan.MaxResponseCode; 0 is
 	// unknown.
 	ResponseCode int
+	// Memory, when not nil, is where the decision is put. It must not be used for another check while the decision is.
+	Memory *DecisionMemory
 }
 
 // Hits is what one descriptor of a check spends.

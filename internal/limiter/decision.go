@@ -94,6 +94,25 @@ type Decision struct {
 	Revision int64
 }
 
+// DecisionMemory is memory for a decision with the limits and descriptors of most checks.
+type DecisionMemory struct {
+	decision    Decision
+	limits      [2]LimitState
+	descriptors [1]DescriptorState
+}
+
+// NewDecision returns an empty decision and empty lists for it, with room for some elements, in the memory of the check
+// or, if it has none, in new memory.
+func (c *Check) NewDecision() (d *Decision, limits []LimitState, descriptors []DescriptorState) {
+	m := c.Memory
+	if m == nil {
+		m = new(DecisionMemory)
+	} else {
+		*m = DecisionMemory{}
+	}
+	return &m.decision, m.limits[:0], m.descriptors[:0]
+}
+
 // WaitsFor is what a denied caller waits for, other than the time.
 type WaitsFor string
 

@@ -18,29 +18,19 @@ const (
 	messageUnavailable = "Rate limits cannot be checked at the moment."
 )
 
-// decisionMemory is a decision with memory for the limits and descriptors of most checks, so that
-// it is one allocation.
-type decisionMemory struct {
-	limiter.Decision
-
-	limits      [2]limiter.LimitState
-	descriptors [1]limiter.DescriptorState
-}
-
 // judgeReply turns the reply of the store, or the error in its place, into a decision.
 func (ev *evaluation) judgeReply() *limiter.Decision {
-	memory := &decisionMemory{}
-	d := &memory.Decision
+	d, limits, descriptors := ev.check.NewDecision()
 	d.Allowed, d.Reason, d.Revision = true, limiter.ReasonAllowed, ev.prepared.snapshot.Revision()
 	decided := ev.decided()
 	if decided.reply != nil {
 		decided.applySubstitutes()
-		d.Limits = decided.appendLimitStates(memory.limits[:0])
+		d.Limits = decided.appendLimitStates(limits)
 		d.FromSlice = decided.reply.FromSlice
 	}
 	ev.setOutcome(d)
 	if hits := ev.check.Hits; hits != nil {
-		d.Descriptors = ev.appendDescriptorStates(memory.descriptors[:0], d, len(hits))
+		d.Descriptors = ev.appendDescriptorStates(descriptors, d, len(hits))
 	}
 	return d
 }

@@ -46,6 +46,7 @@ func (r *request) toCheck() (*limiter.Check, error) {
 	r.check = limiter.Check{
 		Attributes: plan.Attributes{Domain: r.domain, Descriptors: r.lists},
 		Hits:       r.allHits, ReservationID: r.reservationID, ResponseCode: r.responseCode,
+		Memory: r.decision,
 	}
 	if len(r.targets) > 0 {
 		r.check.Attributes.Targets = r.targets

@@ -36,6 +36,8 @@ type request struct {
 	lists   []plan.Descriptor        // memory of check.Attributes.Descriptors
 	allHits []limiter.Hits           // memory of check.Hits
 	limits  []limiter.RequestedLimit // memory of the limits in allHits
+
+	decision *limiter.DecisionMemory // the memory of check.Memory
 }
 
 // descriptor is a RateLimitDescriptor without its entries.
@@ -56,7 +58,7 @@ const maxPooledEntries = 1024
 var requests = sync.Pool{New: func() any {
 	return &request{
 		descriptors: make([]descriptor, 0, 4), entries: make([]plan.Entry, 0, 16),
-		lists: make([]plan.Descriptor, 0, 4), allHits: make([]limiter.Hits, 0, 4),
+		lists: make([]plan.Descriptor, 0, 4), allHits: make([]limiter.Hits, 0, 4), decision: new(limiter.DecisionMemory),
 	}
 }}
 
@@ -78,6 +80,7 @@ func (r *request) reset() {
 	*r = request{
 		descriptors: r.descriptors[:0], entries: r.entries[:0],
 		lists: r.lists[:0], allHits: r.allHits[:0], limits: r.limits[:0], targets: r.targets[:0],
+		decision: r.decision,
 	}
 }
 

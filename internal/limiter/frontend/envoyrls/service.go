@@ -93,10 +93,11 @@ func (s *Service) shouldRateLimit(ctx context.Context, r *request) (*response, e
 	if len(decision.Unsent) > 0 && s.options.RetryQueue != nil {
 		s.options.RetryQueue.Keep(decision.Unsent)
 	}
+	response := s.responseOf(decision)
 	if decision.Degraded == "" && decision.Unsent == nil { // else a call to the store may still read the check
 		r.release()
 	}
-	return s.responseOf(decision), nil
+	return response, nil
 }
 
 // statusOf returns the gRPC status of the error.

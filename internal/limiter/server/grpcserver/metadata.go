@@ -38,10 +38,14 @@ type peerAddr struct {
 // RemoteAddr implements net.Conn.
 func (c *boundedConn) RemoteAddr() net.Addr { return peerAddr{c.Conn.RemoteAddr(), c.held} }
 
-// beginCall drops metadata that are too large, and lets a lasting call hold memory of its
-// connection until it ends. It implements tap.ServerInHandle.
-func beginCall(ctx context.Context, info *tap.Info) (context.Context, error) {
-	trimMetadata(info.Header)
+// beginCall drops metadata that are too large, or all if nothing traces calls, and lets a lasting call hold memory of
+// its connection until it ends. It implements tap.ServerInHandle.
+func (s *Server) beginCall(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if s.options.Tracing == nil {
+		clear(info.Header)
+	} else {
+		trimMetadata(info.Header)
+	}
 	if !strings.HasPrefix(info.FullMethodName, lastingPrefix) {
 		return ctx, nil
 	}

@@ -153,7 +153,7 @@ func (s *Server) bounds() []grpc.ServerOption {
 		secured = credentials.NewTLS(s.options.TLS)
 	}
 	return []grpc.ServerOption{
-		grpc.InTapHandle(beginCall),
+		grpc.InTapHandle(s.beginCall),
 		grpc.Creds(boundedCredentials{
 			TransportCredentials: secured, connections: s.options.Connections, port: port, timeout: s.options.ReceiveTimeout,
 		}),

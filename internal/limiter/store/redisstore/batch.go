@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,8 @@ type pending struct {
 	deadline time.Time
 
 	isCallersDeadline bool // deadline is from the caller, not from Store.timeout
+
+	keyBits uint64 // see keyBitsOf
 
 	isFinished atomic.Bool   // the caller has an outcome, or has stopped waiting
 	done       chan struct{} // receives one value when outcome is set
@@ -73,7 +76,18 @@ func newPending(ctx context.Context, call *store.Call, m mode, deadline time.Tim
 	callers, ok := ctx.Deadline()
 	p.isCallersDeadline = ok && !deadline.Before(callers.Add(-callerMargin))
 	p.isFinished.Store(false)
+	p.keyBits = keyBitsOf(call)
 	return p
+}
+
+var keySeed = maphash.MakeSeed()
+
+// keyBitsOf returns a bit for each key of the call, by its hash: calls without a common bit have no key in common.
+func keyBitsOf(call *store.Call) (keyBits uint64) {
+	for i := range call.Entries {
+		keyBits |= 1 << (maphash.String(keySeed, string(call.Entries[i].Key)) % 64)
+	}
+	return keyBits
 }
 
 // finish sets the outcome and wakes the caller, unless the caller has an outcome or has stopped waiting.

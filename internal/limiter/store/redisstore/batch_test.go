@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -64,7 +65,7 @@ func compareBatch(t *testing.T, name string, w *storetest.Workload, model *store
 			}
 			call = &store.Call{Entries: entries, Denied: earlier.Denied, Draw: call.Draw}
 		}
-		p := &pending{call: call}
+		p := pendingOf(call)
 		batch = append(batch, p)
 		want[p] = model.MustEvaluate(t, call)
 	}
@@ -76,6 +77,11 @@ func compareBatch(t *testing.T, name string, w *storetest.Workload, model *store
 			return fmt.Sprintf("%s, call %d of\n%s", name, i, describeBatch(batch))
 		})
 	}
+}
+
+// pendingOf returns the call as pending, without a deadline.
+func pendingOf(call *store.Call) *pending {
+	return newPending(context.Background(), call, mode{}, time.Time{})
 }
 
 func describeBatch(batch []*pending) string {
@@ -208,13 +214,13 @@ func TestBatchesBoundTheirKeys(t *testing.T) {
 	policy := store.NewPolicy("test/p", false, false, limits)
 	var queue []*pending
 	for range 40 {
-		queue = append(queue, &pending{call: storetest.SpendOne(policy, "a")})
+		queue = append(queue, pendingOf(storetest.SpendOne(policy, "a")))
 	}
 	batch, rest := nextBatch(queue)
 	g.Expect(batch).To(HaveLen(maxBatchKeys / 17))
 	g.Expect(rest).To(HaveLen(40 - maxBatchKeys/17))
 	large := &store.Call{Entries: slices.Repeat(storetest.SpendOne(policy, "a").Entries, 20)}
-	batch, rest = nextBatch([]*pending{{call: large}, {call: large}})
+	batch, rest = nextBatch([]*pending{pendingOf(large), pendingOf(large)})
 	g.Expect(batch).To(HaveLen(1), "a large call goes alone")
 	g.Expect(rest).To(HaveLen(1))
 }
@@ -232,7 +238,7 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 			g.Expect(client.RPush(t.Context(), broken, "not", "a", "log").Err()).To(Succeed())
 			var batch []*pending
 			for _, key := range []store.Key{"a", "broken", "a", "b", "broken"} {
-				batch = append(batch, &pending{call: storetest.SpendOne(policy, key)})
+				batch = append(batch, pendingOf(storetest.SpendOne(policy, key)))
 			}
 			outcomes := backend.send(t.Context(), batch)
 			for i, used := range map[int]int64{0: 1, 2: 2, 3: 1} {
@@ -256,7 +262,7 @@ func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 	g.Expect(client.RPush(t.Context(), backend.key("broken", preparedOf(policy).keys[1]), "not", "a", "log").Err()).To(Succeed())
 	var batch []*pending
 	for _, key := range []store.Key{"a", "broken", "b", "broken", "a", "broken"} {
-		batch = append(batch, &pending{call: storetest.SpendOne(policy, key)})
+		batch = append(batch, pendingOf(storetest.SpendOne(policy, key)))
 	}
 	gather(batch)
 	used := map[store.Key][]int64{}

@@ -73,7 +73,9 @@ func nextRun(batch []*pending) run {
 	if n > 1 {
 		return run{calls: batch[:n], sameKeys: true}
 	}
-	for n < len(batch) && batch[n].mayJoin(batch[:n]) && !beginEqual(batch[n:]) {
+	keyBits := batch[0].keyBits
+	for n < len(batch) && batch[n].mayJoin(batch[:n], keyBits) && !beginEqual(batch[n:]) {
+		keyBits |= batch[n].keyBits
 		n++
 	}
 	return run{calls: batch[:n]}
@@ -82,10 +84,11 @@ func nextRun(batch []*pending) run {
 // beginEqual reports whether the first two calls are equal: they begin a run of equal calls.
 func beginEqual(calls []*pending) bool { return len(calls) > 1 && calls[0].equals(calls[1]) }
 
-// mayJoin reports whether the call may be in a run after these calls. The calls of a run that fast.lua
-// decides have different keys, because fast.lua reads all values before it writes.
-func (p *pending) mayJoin(calls []*pending) bool {
-	return calls[0].samePolicies(p) && (!calls[0].mayTakeFastPath() || !slices.ContainsFunc(calls, p.overlaps))
+// mayJoin reports whether the call may be in a run after these calls, which have keyBits. The calls of a run that
+// fast.lua decides have different keys, because fast.lua reads all values before it writes.
+func (p *pending) mayJoin(calls []*pending, keyBits uint64) bool {
+	return calls[0].samePolicies(p) &&
+		(keyBits&p.keyBits == 0 || !calls[0].mayTakeFastPath() || !slices.ContainsFunc(calls, p.overlaps))
 }
 
 // samePolicies reports whether the two calls differ only in keys, costs, IDs and draws, so that they may share
@@ -118,6 +121,9 @@ func (p *pending) equals(other *pending) bool {
 
 // overlaps reports whether the two calls have a key in common.
 func (p *pending) overlaps(other *pending) bool {
+	if p.keyBits&other.keyBits == 0 {
+		return false
+	}
 	for i := range p.call.Entries {
 		for j := range other.call.Entries {
 			if p.call.Entries[i].Key == other.call.Entries[j].Key {
@@ -131,8 +137,16 @@ func (p *pending) overlaps(other *pending) bool {
 // gather moves calls of the batch that are equal next to each other, in the order of their
 // arrival. A call only passes calls that have no key in common with it, so no decision changes.
 func gather(batch []*pending) {
+	keyBits, shared := uint64(0), uint64(0) // of all calls, and of two or more
+	for _, p := range batch {
+		shared |= keyBits & p.keyBits
+		keyBits |= p.keyBits
+	}
 	for i := 0; i < len(batch); i++ {
 		first, end := batch[i], i+1
+		if first.keyBits&shared == 0 {
+			continue
+		}
 		for j := end; j < len(batch); j++ {
 			p := batch[j]
 			if !first.overlaps(p) {
