@@ -81,7 +81,7 @@ func appendResponse(b []byte, d *limiter.Decision, a *answer.Answer) []byte {
 		b = closeMessage(appendText(b, 2, h.Value), start)
 	}
 	if len(a.Body) > 0 {
-		b = protowire.AppendBytes(protowire.AppendTag(b, 5, protowire.BytesType), a.Body)
+		b = protowire.AppendBytes(appendTag(b, 5, protowire.BytesType), a.Body)
 	}
 	return b
 }
@@ -162,7 +162,7 @@ func appendNumber(b []byte, number protowire.Number, value uint64) []byte {
 	if value == 0 {
 		return b
 	}
-	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), value)
+	return appendVarint(appendTag(b, number, protowire.VarintType), value)
 }
 
 // appendText appends a string field, which is left out if it is empty.
@@ -170,24 +170,40 @@ func appendText(b []byte, number protowire.Number, text string) []byte {
 	if text == "" {
 		return b
 	}
-	return protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), text)
+	b = appendVarint(appendTag(b, number, protowire.BytesType), uint64(len(text)))
+	return append(b, text...)
 }
 
 // openMessage starts a field that holds a message. It returns the position of the message,
 // for closeMessage.
 func openMessage(b []byte, number protowire.Number) ([]byte, int) {
-	b = append(protowire.AppendTag(b, number, protowire.BytesType), 0) // most lengths need one byte
+	b = append(appendTag(b, number, protowire.BytesType), 0) // most lengths need one byte
 	return b, len(b)
 }
 
 // closeMessage ends the message that starts at the position and sets its length.
 func closeMessage(b []byte, start int) []byte {
 	length := len(b) - start
-	more := protowire.SizeVarint(uint64(length)) - 1 //nolint:gosec // a length is not negative
-	if more > 0 {
-		b = append(b, make([]byte, more)...)
-		copy(b[start+more:], b[start:start+length])
+	if length < oneByte {
+		b[start-1] = byte(length)
+		return b
 	}
-	protowire.AppendVarint(b[:start-1], uint64(length)) //nolint:gosec // a length is not negative
-	return b
+	prefix := protowire.AppendVarint(nil, uint64(length))
+	return slices.Replace(b, start-1, start, prefix...)
+}
+
+// appendTag appends the tag of a field with a number up to 15, as all of these have: one byte.
+func appendTag(b []byte, number protowire.Number, kind protowire.Type) []byte {
+	return append(b, byte(protowire.EncodeTag(number, kind)))
+}
+
+// oneByte is the smallest number whose encoding needs more than one byte.
+const oneByte = 0x80
+
+// appendVarint appends an integer. The compiler inlines it for tags, lengths and small numbers.
+func appendVarint(b []byte, value uint64) []byte {
+	if value < oneByte {
+		return append(b, byte(value))
+	}
+	return protowire.AppendVarint(b, value)
 }
