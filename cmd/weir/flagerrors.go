@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-dev/weir/internal/duration"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // forms are what the values of flags must be, by the type of the flag.
@@ -63,18 +64,11 @@ func parseNetwork(flag, text string) (netip.Prefix, error) {
 	return network, fmt.Errorf("%s %q: must be a network in CIDR form, such as %s", flag, text, example)
 }
 
-// fileFlag is a flag whose value is the path of a file, or empty.
-type fileFlag struct{ name, path string }
-
-// readable returns an error for the first file that cannot be read.
-func readable(files ...fileFlag) error {
-	for _, file := range files {
-		if file.path == "" {
-			continue
-		}
-		if _, err := os.ReadFile(file.path); err != nil {
-			return fmt.Errorf("%s: %w", file.name, err)
-		}
+// readable returns an error if the file of the flag cannot be read. An empty path is valid.
+func readable(flag, path string) error {
+	if path == "" {
+		return nil
 	}
-	return nil
+	_, err := os.ReadFile(path)
+	return reject.Wrap(flag, err)
 }

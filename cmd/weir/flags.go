@@ -23,6 +23,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/store/slicecache"
+	"github.com/weir-dev/weir/internal/reject"
 	"github.com/weir-dev/weir/internal/tlsfiles"
 	"github.com/weir-dev/weir/internal/tracing"
 )
@@ -125,51 +126,27 @@ func (f *decisionFlags) readRedisURL() error {
 
 // validate rejects invalid values and flags that would be ignored.
 func (f *decisionFlags) validate() error {
-	var errs []error
-	if f.options.StoreTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("--store-timeout %v: must be more than 0", f.options.StoreTimeout))
-	}
-	if f.options.Floods.PerMinute < 0 {
-		errs = append(errs, fmt.Errorf("--new-keys-per-minute %d: must not be negative", f.options.Floods.PerMinute))
-	}
-	if f.options.Floods.PerWindow < 0 {
-		errs = append(errs, fmt.Errorf("--new-keys-per-window %d: must not be negative", f.options.Floods.PerWindow))
-	}
-	if f.options.DrainDelay < 0 {
-		errs = append(errs, fmt.Errorf("--drain-delay %v: must not be negative", f.options.DrainDelay))
-	}
-	if strings.ContainsAny(f.options.RedisPrefix, "{}") {
-		errs = append(errs, fmt.Errorf("--redis-prefix %q: must not contain braces", f.options.RedisPrefix))
-	}
-	if _, err := f.trustedNetworks(); err != nil {
-		errs = append(errs, err)
-	}
-	if strings.ContainsFunc(f.options.Frontend.PrincipalHeader, isInvalidHeaderChar) {
-		errs = append(errs, fmt.Errorf("--principal-header %q: must be a header name", f.options.Frontend.PrincipalHeader))
-	}
-	if d := f.options.MetricsDetail; d != series.DetailPolicy && d != series.DetailNamespace {
-		errs = append(errs, fmt.Errorf("--metrics-detail %q: must be Policy or Namespace", d))
-	}
-	errs = append(errs,
-		validateAddress("--http-address", f.options.HTTPAddress, ":8080"),
-		validateAddress("--grpc-address", f.options.GRPCAddress, ":8081"),
-		validateAddress("--metrics-address", f.options.MetricsAddress, ":8082"),
-		f.validateOperatorAddress(), f.tls.validate(), f.validateFiles(), f.validateKeys())
-	if _, err := f.logger(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// validateKeys checks the numbers of keys.
-func (f *decisionFlags) validateKeys() error {
-	switch {
-	case f.options.LocalKeys < 1:
-		return fmt.Errorf("--local-keys %d: must be at least 1", f.options.LocalKeys)
-	case f.options.SliceKeys < 0:
-		return fmt.Errorf("--slices %d: must not be negative", f.options.SliceKeys)
-	}
-	return nil
+	o := &f.options
+	_, networksErr := f.trustedNetworks()
+	_, loggerErr := f.logger()
+	return errors.Join(
+		reject.If(o.StoreTimeout <= 0, "--store-timeout %v: must be more than 0", o.StoreTimeout),
+		reject.If(o.Floods.PerMinute < 0, "--new-keys-per-minute %d: must not be negative", o.Floods.PerMinute),
+		reject.If(o.Floods.PerWindow < 0, "--new-keys-per-window %d: must not be negative", o.Floods.PerWindow),
+		reject.If(o.DrainDelay < 0, "--drain-delay %v: must not be negative", o.DrainDelay),
+		reject.If(strings.ContainsAny(o.RedisPrefix, "{}"), "--redis-prefix %q: must not contain braces", o.RedisPrefix),
+		networksErr,
+		reject.If(strings.ContainsFunc(o.Frontend.PrincipalHeader, isInvalidHeaderChar),
+			"--principal-header %q: must be a header name", o.Frontend.PrincipalHeader),
+		reject.If(o.MetricsDetail != series.DetailPolicy && o.MetricsDetail != series.DetailNamespace,
+			"--metrics-detail %q: must be Policy or Namespace", o.MetricsDetail),
+		validateAddress("--http-address", o.HTTPAddress, ":8080"),
+		validateAddress("--grpc-address", o.GRPCAddress, ":8081"),
+		validateAddress("--metrics-address", o.MetricsAddress, ":8082"),
+		f.validateOperatorAddress(), f.tls.validate(), f.validateFiles(),
+		reject.If(o.LocalKeys < 1, "--local-keys %d: must be at least 1", o.LocalKeys),
+		reject.If(o.SliceKeys < 0, "--slices %d: must not be negative", o.SliceKeys),
+		loggerErr)
 }
 
 // validateOperatorAddress rejects a port in plain text that other machines can reach: it receives
@@ -190,12 +167,12 @@ func (f *decisionFlags) validateOperatorAddress() error {
 // validateFiles rejects files that cannot be read.
 func (f *decisionFlags) validateFiles() error {
 	r := f.redisFiles
-	return readable(
-		fileFlag{"--redis-username-file", r.Username}, fileFlag{"--redis-password-file", r.Password},
-		fileFlag{"--redis-sentinel-username-file", r.SentinelUsername}, fileFlag{"--redis-sentinel-password-file", r.SentinelPassword},
-		fileFlag{"--redis-ca-file", r.CA}, fileFlag{"--redis-cert-file", r.Cert}, fileFlag{"--redis-key-file", r.Key},
-		fileFlag{"--tls-cert-file", f.tls.CertFile}, fileFlag{"--tls-key-file", f.tls.KeyFile}, fileFlag{"--client-ca-file", f.tls.ClientCAFile},
-	)
+	return errors.Join(
+		readable("--redis-username-file", r.Username), readable("--redis-password-file", r.Password),
+		readable("--redis-sentinel-username-file", r.SentinelUsername), readable("--redis-sentinel-password-file", r.SentinelPassword),
+		readable("--redis-ca-file", r.CA), readable("--redis-cert-file", r.Cert), readable("--redis-key-file", r.Key),
+		readable("--tls-cert-file", f.tls.CertFile), readable("--tls-key-file", f.tls.KeyFile),
+		readable("--client-ca-file", f.tls.ClientCAFile))
 }
 
 // trustedNetworks parses --trusted-proxies.

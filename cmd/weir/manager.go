@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/manager"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // namespaceFile holds the namespace of the pod.
@@ -132,41 +133,27 @@ func replicaName() (string, error) {
 }
 
 func (f *managerFlags) validate() error {
-	errs := []error{f.decisionFlags.validate()}
-	if f.redisURL == "" {
-		errs = append(errs, errors.New("--redis-url: is required, or --redis-url-file"))
-	}
-	if !f.Controllers && !f.Decisions {
-		errs = append(errs, errors.New("--controllers=false --decisions=false: at least one must be true"))
-	}
-	if t := f.Tenancy; t != compile.TenancyNamespace && t != compile.TenancyCluster {
-		errs = append(errs, fmt.Errorf("--tenancy %q: must be Namespace or Cluster", t))
-	}
-	if err := f.Namespaces.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("--watch-namespaces, --exclude-namespaces: %w", err))
-	}
-	errs = append(errs, f.validateBudgets())
-	errs = append(errs, f.webhook.validate())
-	if err := f.Lease.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("--lease-duration, --lease-renew-deadline, --lease-retry-period: %w", err))
-	}
-	return errors.Join(append(errs, f.validateNames())...)
+	return errors.Join(
+		f.decisionFlags.validate(),
+		reject.If(f.redisURL == "", "--redis-url: is required, or --redis-url-file"),
+		reject.If(!f.Controllers && !f.Decisions, "--controllers=false --decisions=false: at least one must be true"),
+		reject.If(f.Tenancy != compile.TenancyNamespace && f.Tenancy != compile.TenancyCluster,
+			"--tenancy %q: must be Namespace or Cluster", f.Tenancy),
+		reject.Wrap("--watch-namespaces, --exclude-namespaces", f.Namespaces.Validate()),
+		f.validateBudgets(),
+		f.webhook.validate(),
+		reject.Wrap("--lease-duration, --lease-renew-deadline, --lease-retry-period", f.Lease.Validate()),
+		f.validateNames())
 }
 
 func (f *managerFlags) validateNames() error {
 	var errs []error
 	for flag, name := range map[string]string{"--replica": f.Replica, "--installation": f.Installation, "--installation-was": f.InstallationWas} {
-		if strings.Contains(name, "/") {
-			errs = append(errs, fmt.Errorf("%s %q: must not contain slashes", flag, name))
-		}
+		errs = append(errs, reject.If(strings.Contains(name, "/"), "%s %q: must not contain slashes", flag, name))
 	}
-	for _, problem := range validation.IsDNS1123Subdomain(f.Lease.Name) {
-		errs = append(errs, fmt.Errorf("--lease-name %q: %s", f.Lease.Name, problem))
-	}
+	errs = append(errs, reject.Name("--lease-name", f.Lease.Name, validation.IsDNS1123Subdomain(f.Lease.Name)))
 	if f.Lease.Namespace != "" {
-		for _, problem := range validation.IsDNS1123Label(f.Lease.Namespace) {
-			errs = append(errs, fmt.Errorf("--lease-namespace %q: %s", f.Lease.Namespace, problem))
-		}
+		errs = append(errs, reject.Name("--lease-namespace", f.Lease.Namespace, validation.IsDNS1123Label(f.Lease.Namespace)))
 	}
 	return errors.Join(errs...)
 }
@@ -174,9 +161,7 @@ func (f *managerFlags) validateNames() error {
 func (f *managerFlags) validateBudgets() error {
 	var errs []error
 	for flag, value := range f.budgets {
-		if *value < 0 {
-			errs = append(errs, fmt.Errorf("--%s %d: must not be negative", flag, *value))
-		}
+		errs = append(errs, reject.If(*value < 0, "--%s %d: must not be negative", flag, *value))
 	}
 	return errors.Join(errs...)
 }

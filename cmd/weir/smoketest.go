@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/internal/duration"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 const (
@@ -68,20 +69,14 @@ The checks have a new key, so that the first is allowed. If none is denied withi
 
 // validate rejects missing and invalid flags.
 func (s *smokeTest) validate() error {
-	var errs []error
-	if base, err := url.Parse(s.url); err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
-		errs = append(errs, fmt.Errorf("--url %q: must be the base URL of the HTTP API, such as http://weir.weir-system.svc:8080", s.url))
-	}
-	if namespace, name, ok := strings.Cut(s.policy, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		errs = append(errs, fmt.Errorf("--policy %q: must be NAMESPACE/NAME", s.policy))
-	}
-	if s.timeout <= 0 {
-		errs = append(errs, fmt.Errorf("--timeout %v: must be more than 0", s.timeout))
-	}
-	if (s.certFile == "") != (s.keyFile == "") {
-		errs = append(errs, errors.New("--cert-file, --key-file: set both or neither"))
-	}
-	return errors.Join(errs...)
+	base, err := url.Parse(s.url)
+	namespace, name, ok := strings.Cut(s.policy, "/")
+	return errors.Join(
+		reject.If(err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https"),
+			"--url %q: must be the base URL of the HTTP API, such as http://weir.weir-system.svc:8080", s.url),
+		reject.If(!ok || namespace == "" || name == "" || strings.Contains(name, "/"), "--policy %q: must be NAMESPACE/NAME", s.policy),
+		reject.If(s.timeout <= 0, "--timeout %v: must be more than 0", s.timeout),
+		reject.If((s.certFile == "") != (s.keyFile == ""), "--cert-file, --key-file: set both or neither"))
 }
 
 // run sends checks until one is denied, and returns the last answer as an error if that takes

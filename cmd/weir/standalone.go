@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/server/endpoint"
+	"github.com/weir-dev/weir/internal/reject"
 	"github.com/weir-dev/weir/internal/standalone"
 )
 
@@ -74,15 +75,10 @@ func (f *standaloneFlags) run(ctx context.Context, out io.Writer) error {
 }
 
 func (f *standaloneFlags) validate() error {
-	errs := []error{f.decisionFlags.validate()}
-	if len(f.Policies) == 0 {
-		errs = append(errs, errors.New("--policies: at least one folder is required"))
-	}
-	if f.Replicas < 1 || f.Replicas > maxReplicas {
-		errs = append(errs, fmt.Errorf("--replicas %d: must be 1..%d", f.Replicas, maxReplicas))
-	}
-	if f.redisURL == "" && (f.redisFiles != (redisclient.Files{}) || f.redisCommand != "") {
-		errs = append(errs, errors.New("--redis-credentials-command, --redis-*-file, --redis-server-name: need --redis-url or --redis-url-file"))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		f.decisionFlags.validate(),
+		reject.If(len(f.Policies) == 0, "--policies: at least one folder is required"),
+		reject.If(f.Replicas < 1 || f.Replicas > maxReplicas, "--replicas %d: must be 1..%d", f.Replicas, maxReplicas),
+		reject.If(f.redisURL == "" && (f.redisFiles != (redisclient.Files{}) || f.redisCommand != ""),
+			"--redis-credentials-command, --redis-*-file, --redis-server-name: need --redis-url or --redis-url-file"))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/reject"
 	"github.com/weir-dev/weir/internal/tlsfiles"
 )
 
@@ -27,17 +28,11 @@ func (f *tlsFlags) add(cmd *cobra.Command) {
 
 // validate rejects a flag whose companion flag is missing.
 func (f *tlsFlags) validate() error {
-	switch {
-	case f.CertFile != "" && f.KeyFile == "":
-		return errors.New("--tls-cert-file: needs --tls-key-file")
-	case f.KeyFile != "" && f.CertFile == "":
-		return errors.New("--tls-key-file: needs --tls-cert-file")
-	case f.ClientCAFile != "" && f.CertFile == "":
-		return errors.New("--client-ca-file: needs --tls-cert-file and --tls-key-file")
-	case len(f.AllowedNames) > 0 && f.ClientCAFile == "":
-		return errors.New("--allowed-client-names: needs --client-ca-file")
-	}
-	return nil
+	return errors.Join(
+		reject.If(f.CertFile != "" && f.KeyFile == "", "--tls-cert-file: needs --tls-key-file"),
+		reject.If(f.KeyFile != "" && f.CertFile == "", "--tls-key-file: needs --tls-cert-file"),
+		reject.If(f.ClientCAFile != "" && f.CertFile == "", "--client-ca-file: needs --tls-cert-file and --tls-key-file"),
+		reject.If(len(f.AllowedNames) > 0 && f.ClientCAFile == "", "--allowed-client-names: needs --client-ca-file"))
 }
 
 // load loads the files. It returns nil without --tls-cert-file.

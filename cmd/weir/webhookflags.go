@@ -5,13 +5,13 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/internal/manager"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // webhookFlags are the flags of the validating webhook.
@@ -35,25 +35,17 @@ func (f *webhookFlags) add(cmd *cobra.Command) {
 // validate rejects a flag whose companion flag is missing, and invalid names. Unreadable files are
 // logged later: they must not stop decisions.
 func (f *webhookFlags) validate() error {
-	if err := validateAddress("--webhook-address", f.Address, ":9443"); err != nil {
-		return err
-	}
-	switch {
-	case f.CertFile != "" && f.KeyFile == "":
-		return errors.New("--webhook-cert-file: needs --webhook-key-file")
-	case f.KeyFile != "" && f.CertFile == "":
-		return errors.New("--webhook-key-file: needs --webhook-cert-file")
-	case f.Certificate.Secret == "" || f.service == "" || f.Certificate.Configuration == "":
+	c := &f.Certificate
+	if c.Secret == "" || f.service == "" || c.Configuration == "" {
 		return errors.New("--webhook-secret, --webhook-service, --webhook-configuration: must not be empty")
 	}
-	for flag, name := range map[string]string{
-		"--webhook-secret": f.Certificate.Secret, "--webhook-service": f.service, "--webhook-configuration": f.Certificate.Configuration,
-	} {
-		for _, problem := range validation.IsDNS1123Subdomain(name) {
-			return fmt.Errorf("%s %q: %s", flag, name, problem)
-		}
-	}
-	return nil
+	return errors.Join(
+		validateAddress("--webhook-address", f.Address, ":9443"),
+		reject.If(f.CertFile != "" && f.KeyFile == "", "--webhook-cert-file: needs --webhook-key-file"),
+		reject.If(f.KeyFile != "" && f.CertFile == "", "--webhook-key-file: needs --webhook-cert-file"),
+		reject.Name("--webhook-secret", c.Secret, validation.IsDNS1123Subdomain(c.Secret)),
+		reject.Name("--webhook-service", f.service, validation.IsDNS1123Subdomain(f.service)),
+		reject.Name("--webhook-configuration", c.Configuration, validation.IsDNS1123Subdomain(c.Configuration)))
 }
 
 // options returns the options of a webhook in the namespace of the Lease.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/utils/ptr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -187,11 +188,8 @@ func (c *erlConverter) limit(ctx context.Context, at string, d *erlDescriptor, p
 	if d.ShadowMode {
 		policy.Spec.Mode = v1alpha1.ModeShadow
 	}
-	n := int64(0) // the default of the service
-	if l.RequestsPerUnit != nil {
-		n = *l.RequestsPerUnit
-	}
-	if !c.setThreshold(at+".rate_limit.requests_per_unit", policy, &policy.Spec.Limits[0], uint64(n)) {
+	n := uint64(ptr.Deref(l.RequestsPerUnit, 0)) //nolint:gosec // the default of the service, else 0..1<<32-1
+	if !c.setThreshold(at+".rate_limit.requests_per_unit", policy, &policy.Spec.Limits[0], n) {
 		return
 	}
 	if when := policy.Spec.Matches[0].When; len(when) > 1024 {

@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/utils/ptr"
+
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // erlConfig is a configuration file of envoyproxy/ratelimit; see its README.
@@ -81,17 +84,13 @@ func quoteTexts(node *yamlv3.Node) {
 func checkERL(at string, descriptors []erlDescriptor) (errs []error) {
 	seen := map[string]bool{}
 	for i, d := range descriptors {
-		at := fmt.Sprintf("%s[%d]", at, i)
-		if d.Key == "" {
-			errs = append(errs, fmt.Errorf("%s.key: must not be empty", at))
-		}
-		if id := d.Key + "_" + d.Value; seen[id] {
-			errs = append(errs, fmt.Errorf("%s: key %q with value %q is defined twice", at, d.Key, d.Value))
-		} else {
-			seen[id] = true
-		}
-		if l := d.RateLimit; l != nil {
-			errs = append(errs, l.check(at+".rate_limit")...)
+		at, id := fmt.Sprintf("%s[%d]", at, i), d.Key+"_"+d.Value
+		errs = append(errs,
+			reject.If(d.Key == "", "%s.key: must not be empty", at),
+			reject.If(seen[id], "%s: key %q with value %q is defined twice", at, d.Key, d.Value))
+		seen[id] = true
+		if d.RateLimit != nil {
+			errs = append(errs, d.RateLimit.check(at+".rate_limit")...)
 		}
 		errs = append(errs, checkERL(at+".descriptors", d.Descriptors)...)
 	}
@@ -100,24 +99,15 @@ func checkERL(at string, descriptors []erlDescriptor) (errs []error) {
 
 func (l *erlRateLimit) check(at string) (errs []error) {
 	if l.Unlimited {
-		if l.Unit != "" {
-			errs = append(errs, fmt.Errorf("%s.unit: must not be set when unlimited", at))
-		}
-		return errs
+		return []error{reject.If(l.Unit != "", "%s.unit: must not be set when unlimited", at)}
 	}
-	if _, known := unitSeconds[strings.ToLower(l.Unit)]; !known {
-		errs = append(errs, fmt.Errorf("%s.unit: %q is not one of second, minute, hour, day, week, month, year", at, l.Unit))
-	}
+	_, known := unitSeconds[strings.ToLower(l.Unit)]
+	errs = append(errs, reject.If(!known, "%s.unit: %q is not one of second, minute, hour, day, week, month, year", at, l.Unit))
 	for i, r := range l.Replaces {
-		switch r.Name {
-		case "":
-			errs = append(errs, fmt.Errorf("%s.replaces[%d].name: must not be empty", at, i))
-		case l.Name:
-			errs = append(errs, fmt.Errorf("%s.replaces[%d].name: %q is the limit itself", at, i, r.Name))
-		}
+		errs = append(errs,
+			reject.If(r.Name == "", "%s.replaces[%d].name: must not be empty", at, i),
+			reject.If(r.Name != "" && r.Name == l.Name, "%s.replaces[%d].name: %q is the limit itself", at, i, r.Name))
 	}
-	if l.RequestsPerUnit != nil && (*l.RequestsPerUnit < 0 || *l.RequestsPerUnit > 1<<32-1) {
-		errs = append(errs, fmt.Errorf("%s.requests_per_unit: %d is not in 0..%d", at, *l.RequestsPerUnit, int64(1<<32-1)))
-	}
-	return errs
+	n := ptr.Deref(l.RequestsPerUnit, 0)
+	return append(errs, reject.If(n < 0 || n > 1<<32-1, "%s.requests_per_unit: %d is not in 0..%d", at, n, int64(1<<32-1)))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // limitadorLimit is a limit in a limits file of Limitador.
@@ -77,14 +78,11 @@ func Limitador(ctx context.Context, files []File, o Options) ([]*v1alpha1.RateLi
 	return c.finish(differences...)
 }
 
-func (l *limitadorLimit) check(at string) (errs []error) {
-	if l.Namespace == "" {
-		errs = append(errs, fmt.Errorf("%s.namespace: must not be empty", at))
+func (l *limitadorLimit) check(at string) []error {
+	return []error{
+		reject.If(l.Namespace == "", "%s.namespace: must not be empty", at),
+		reject.If(l.Seconds < 1, "%s.seconds: %d is not positive", at, l.Seconds),
 	}
-	if l.Seconds < 1 {
-		errs = append(errs, fmt.Errorf("%s.seconds: %d is not positive", at, l.Seconds))
-	}
-	return errs
 }
 
 // identity is equal for limits of which Limitador keeps one, whatever their maximum and name.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/backtest"
+	"github.com/weir-dev/weir/internal/reject"
 	"github.com/weir-dev/weir/internal/validate"
 )
 
@@ -115,27 +116,15 @@ func (f *backtestFlags) run(cmd *cobra.Command) error {
 
 // validate returns the target as a share, 0..1.
 func (f *backtestFlags) validate(cmd *cobra.Command) (target float64, err error) {
-	var errs []error
-	if len(f.policies) == 0 {
-		errs = append(errs, errors.New("-f: at least one file with policies is required"))
-	}
-	if f.accessLog == "" {
-		errs = append(errs, errors.New("--access-log: is required"))
-	}
-	if f.accessLog == "-" && slices.Contains(f.policies, "-") {
-		errs = append(errs, errors.New("-f, --access-log: only one may be standard input"))
-	}
-	if !slices.Contains(backtest.Formats, backtest.Format(f.format)) {
-		errs = append(errs, fmt.Errorf("--format %q: must be combined, json or envoy", f.format))
-	}
-	if f.output != "" && f.output != "json" && f.output != "yaml" {
-		errs = append(errs, fmt.Errorf("-o %q: must be json or yaml", f.output))
-	}
-	if f.solve == "" && cmd.Flags().Changed("target") {
-		errs = append(errs, errors.New("--target: needs --solve"))
-	}
 	target, err = parseShare(f.target)
-	return target, errors.Join(append(errs, err)...)
+	return target, errors.Join(
+		reject.If(len(f.policies) == 0, "-f: at least one file with policies is required"),
+		reject.If(f.accessLog == "", "--access-log: is required"),
+		reject.If(f.accessLog == "-" && slices.Contains(f.policies, "-"), "-f, --access-log: only one may be standard input"),
+		reject.If(!slices.Contains(backtest.Formats, backtest.Format(f.format)), "--format %q: must be combined, json or envoy", f.format),
+		reject.If(f.output != "" && f.output != "json" && f.output != "yaml", "-o %q: must be json or yaml", f.output),
+		reject.If(f.solve == "" && cmd.Flags().Changed("target"), "--target: needs --solve"),
+		err)
 }
 
 // parseShare parses a share such as 0.1% or 0.001.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 	"github.com/weir-dev/weir/internal/offline"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // CallTimeout bounds one call of Weir.
@@ -56,23 +57,19 @@ func (c *Connection) AddFlags(flags *pflag.FlagSet) {
 
 // Validate rejects contradicting flags.
 func (c *Connection) Validate() error {
-	switch {
-	case c.account != "" && c.tokenFile != "":
-		return errors.New("--account, --token-file: choose one")
-	case c.account != "" && c.Address != "":
-		return errors.New("--account, --address: choose one; --address takes --token-file")
-	case c.caFile != "" && c.Address == "":
-		return errors.New("--ca-file: needs --address")
-	case c.Address != "":
-		return validateAddress(c.Address)
-	}
-	return nil
+	return errors.Join(
+		reject.If(c.account != "" && c.tokenFile != "", "--account, --token-file: choose one"),
+		reject.If(c.account != "" && c.Address != "", "--account, --address: choose one; --address takes --token-file"),
+		reject.If(c.caFile != "" && c.Address == "", "--ca-file: needs --address"),
+		validateAddress(c.Address))
 }
 
-// validateAddress rejects an address that would send the token in plain text to another machine.
+// validateAddress rejects an address that would send the token in plain text to another machine. An empty one is valid.
 func validateAddress(address string) error {
 	u, err := url.Parse(address)
 	switch {
+	case address == "":
+		return nil
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("--address %q: must be a URL such as http://127.0.0.1:8083 or https://weir.example:8083", address)
 	case u.Scheme == "http" && !httpapi.IsLoopback(u.Hostname()):

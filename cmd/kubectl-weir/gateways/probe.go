@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/message"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // probeTimeout bounds the request to the URL. It is longer than the default timeout of Envoy Gateway for a check.
@@ -88,14 +89,11 @@ kubectl weir unblock in the Namespace whose policies it names.`,
 func (f *probeFlags) validate() error {
 	var errs []error
 	for _, target := range f.targets {
-		if _, err := plan.ParseTarget(target); err != nil {
-			errs = append(errs, fmt.Errorf("--target %q: %w", target, err))
-		}
+		_, err := plan.ParseTarget(target)
+		errs = append(errs, reject.If(err != nil, "--target %q: %w", target, err))
 	}
-	if f.method == "" || strings.ToUpper(f.method) != f.method {
-		errs = append(errs, fmt.Errorf("-X %q: must be a method in capital letters", f.method))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, reject.If(f.method == "" || strings.ToUpper(f.method) != f.method,
+		"-X %q: must be a method in capital letters", f.method))...)
 }
 
 // request returns the request for the URL, without the code.

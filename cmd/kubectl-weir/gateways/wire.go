@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/reject"
 	"github.com/weir-dev/weir/internal/wiring"
 )
 
@@ -116,18 +117,16 @@ func parseTarget(c *connect.Connection, argument string) (t wireTarget, err erro
 
 // validate rejects invalid flags.
 func (w *wireOptions) validate(c *connect.Connection) error {
-	var errs []error
-	if c.Address != "" {
-		errs = append(errs, errors.New("--address: the command reads a cluster"))
-	}
-	if w.timeout < time.Millisecond || w.timeout > time.Hour || w.timeout%time.Millisecond != 0 {
-		errs = append(errs, fmt.Errorf("--timeout %s: must be 1ms to 1h, in whole milliseconds", connect.Short(w.timeout)))
+	errs := []error{
+		reject.If(c.Address != "", "--address: the command reads a cluster"),
+		reject.If(w.timeout < time.Millisecond || w.timeout > time.Hour || w.timeout%time.Millisecond != 0,
+			"--timeout %s: must be 1ms to 1h, in whole milliseconds", connect.Short(w.timeout)),
 	}
 	for _, name := range []struct{ flag, value string }{
 		{"--name", w.name}, {"--service", w.service}, {"--envoy-namespace", w.envoyNamespace}, {"--weir-namespace", c.WeirNamespace},
 	} {
-		if problems := validation.IsDNS1123Subdomain(name.value); name.value != "" && len(problems) > 0 {
-			errs = append(errs, fmt.Errorf("%s %q: %s", name.flag, name.value, problems[0]))
+		if name.value != "" {
+			errs = append(errs, reject.Name(name.flag, name.value, validation.IsDNS1123Subdomain(name.value)))
 		}
 	}
 	return errors.Join(errs...)

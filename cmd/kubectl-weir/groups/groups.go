@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/cmd/kubectl-weir/policies"
 	"github.com/weir-dev/weir/internal/offline"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // Commands returns the commands of this package.
@@ -90,15 +91,12 @@ func (f *importFlags) add(cmd *cobra.Command) {
 }
 
 func (f *importFlags) validate(shardsSet bool) error {
-	switch problems := validation.IsDNS1123Label(f.group); {
-	case f.group == "":
+	if f.group == "" {
 		return errors.New("--group: is required")
-	case len(problems) > 0:
-		return fmt.Errorf("--group %q: %s", f.group, strings.Join(problems, "; "))
-	case shardsSet && (f.shards < 1 || f.shards > maxShards):
-		return fmt.Errorf("--shards %d: must be 1 to %d", f.shards, maxShards)
 	}
-	return nil
+	return errors.Join(
+		reject.Name("--group", f.group, validation.IsDNS1123Label(f.group)),
+		reject.If(shardsSet && (f.shards < 1 || f.shards > maxShards), "--shards %d: must be 1 to %d", f.shards, maxShards))
 }
 
 // changeOf compares the file with the objects of the cluster.

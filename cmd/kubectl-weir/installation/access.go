@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // The roles that access grants, by the ends of the names of their ClusterRoles.
@@ -80,27 +81,16 @@ take the account's token, so delete the account when nobody needs it.`,
 
 // validate rejects invalid flags.
 func (a *access) validate() error {
-	errs := []error{}
-	if a.role != roleInspect && a.role != roleOperator {
-		errs = append(errs, fmt.Errorf("--role %q: must be inspect or operator", a.role))
-	}
-	if a.reveal && a.role == roleInspect {
-		errs = append(errs, errors.New("--reveal: needs --role operator, which lists keys"))
-	}
-	for _, name := range []struct{ flag, value string }{
-		{"--name", a.name}, {"--fullname", a.fullname}, {"--namespace", a.namespace}, {"--weir-namespace", a.weirNamespace},
-	} {
-		if problems := validation.IsDNS1123Label(name.value); len(problems) > 0 {
-			errs = append(errs, fmt.Errorf("%s %q: %s", name.flag, name.value, problems[0]))
-		}
-	}
-	if slices.Contains(append(slices.Clone(a.users), a.groups...), "") {
-		errs = append(errs, errors.New("--user, --group: must not be empty"))
-	}
-	if slices.Contains([]string{a.fullname, a.fullname + "-manager", a.fullname + "-controller", a.fullname + "-decision"}, a.name) {
-		errs = append(errs, fmt.Errorf("--name %q: is the ServiceAccount of the pods; choose another name", a.name))
-	}
-	return errors.Join(errs...)
+	own := []string{a.fullname, a.fullname + "-manager", a.fullname + "-controller", a.fullname + "-decision"}
+	return errors.Join(
+		reject.If(a.role != roleInspect && a.role != roleOperator, "--role %q: must be inspect or operator", a.role),
+		reject.If(a.reveal && a.role == roleInspect, "--reveal: needs --role operator, which lists keys"),
+		reject.Name("--name", a.name, validation.IsDNS1123Label(a.name)),
+		reject.Name("--fullname", a.fullname, validation.IsDNS1123Label(a.fullname)),
+		reject.Name("--namespace", a.namespace, validation.IsDNS1123Label(a.namespace)),
+		reject.Name("--weir-namespace", a.weirNamespace, validation.IsDNS1123Label(a.weirNamespace)),
+		reject.If(slices.Contains(slices.Concat(a.users, a.groups), ""), "--user, --group: must not be empty"),
+		reject.If(slices.Contains(own, a.name), "--name %q: is the ServiceAccount of the pods; choose another name", a.name))
 }
 
 // write writes the manifests in YAML.

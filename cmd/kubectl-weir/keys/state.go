@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // Commands returns the commands of this package.
@@ -92,40 +93,23 @@ func (k *keyCommand) add(cmd *cobra.Command, call keyCall) *cobra.Command {
 // validateKey rejects contradicting names of keys.
 func (k *keyCommand) validateKey(args []string) error {
 	given, named := len(args) > 1, len(args) > 1 || k.keyHash != ""
-	for _, rule := range []struct {
-		violated bool
-		problem  string
-	}{
-		{given && k.keyHash != "", "--key-hash: cannot be combined with KEY"},
-		{named && k.part != "", "--part: cannot be combined with a key"},
-		{!given && k.asGiven, "--as-given: needs KEY"},
-		{named && k.all, "--all: cannot be combined with a key"},
-		{k.all && k.part == "" && k.allHelp == "", "--all: needs --part"},
-	} {
-		if rule.violated {
-			return errors.New(rule.problem)
-		}
-	}
-	return errors.Join(k.validateShared(args[1:]), validatePart(k.part))
+	return errors.Join(
+		reject.If(given && k.keyHash != "", "--key-hash: cannot be combined with KEY"),
+		reject.If(named && k.part != "", "--part: cannot be combined with a key"),
+		reject.If(!given && k.asGiven, "--as-given: needs KEY"),
+		reject.If(named && k.all, "--all: cannot be combined with a key"),
+		reject.If(k.all && k.part == "" && k.allHelp == "", "--all: needs --part"),
+		k.validateParts(args[1:]))
 }
 
-// validateShared rejects empty parts of a key without --shared, and --shared beside other names of keys.
-func (k *keyCommand) validateShared(key []string) error {
-	switch {
-	case !k.shared && slices.Contains(key, ""):
-		return errors.New("KEY: must not be empty; --shared names requests that lack the key")
-	case k.shared && (k.keyHash != "" || k.part != "" || k.all || k.asGiven):
-		return errors.New("--shared: cannot be combined with --key-hash, --part, --all or --as-given")
-	}
-	return nil
-}
-
-// validatePart rejects a text other than NAME=VALUE. An empty one is valid.
-func validatePart(part string) error {
-	if name, value, ok := strings.Cut(part, "="); part != "" && (!ok || name == "" || value == "") {
-		return fmt.Errorf("--part %q: must be NAME=VALUE, such as x-account=user-42", part)
-	}
-	return nil
+// validateParts rejects empty parts of a key without --shared, --shared beside other names of keys, and a --part of another form.
+func (k *keyCommand) validateParts(key []string) error {
+	name, value, isPart := strings.Cut(k.part, "=")
+	return errors.Join(
+		reject.If(!k.shared && slices.Contains(key, ""), "KEY: must not be empty; --shared names requests that lack the key"),
+		reject.If(k.shared && (k.keyHash != "" || k.part != "" || k.all || k.asGiven),
+			"--shared: cannot be combined with --key-hash, --part, --all or --as-given"),
+		reject.If(k.part != "" && (!isPart || name == "" || value == ""), "--part %q: must be NAME=VALUE, such as x-account=user-42", k.part))
 }
 
 // PolicyID returns the ID of the policy with the name.
