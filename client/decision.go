@@ -91,20 +91,13 @@ var errNoDecision = errors.New("weir: the answer has no decision")
 // UnmarshalJSON reads the document of a decision: the body of POST /v1/check, or of a denial.
 // Headers and Degraded are not part of it.
 func (d *Decision) UnmarshalJSON(text []byte) error {
+	type fields Decision // without this method
 	var document struct {
-		Allowed                               *bool
-		Reason                                Reason
-		Policy, Limit, Override, Code, Detail string
-		WaitsFor                              string
-		FromSlice                             bool
-		Status                                int
-		RetryAfter, Revision                  int64
-		Limits                                []struct {
-			Policy, Limit              string
-			Override, Group, Exception string
-			Allowed, Shadow            bool
-			Used, Threshold, Remaining int64
-			Held                       int64
+		fields
+		Allowed    *bool
+		RetryAfter int64
+		Limits     []struct {
+			Limit
 			RetryAfterMs, ResetAfterMs int64
 		}
 	}
@@ -114,19 +107,13 @@ func (d *Decision) UnmarshalJSON(text []byte) error {
 	if document.Allowed == nil || document.Reason == "" {
 		return errNoDecision
 	}
-	*d = Decision{
-		Allowed: *document.Allowed, Reason: document.Reason, Status: document.Status,
-		Policy: document.Policy, Limit: document.Limit, Override: document.Override,
-		Code: document.Code, Detail: document.Detail, Revision: document.Revision,
-		RetryAfter: time.Duration(document.RetryAfter) * time.Second, WaitsFor: document.WaitsFor, FromSlice: document.FromSlice,
-	}
+	*d = Decision(document.fields)
+	d.Allowed, d.RetryAfter = *document.Allowed, time.Duration(document.RetryAfter)*time.Second
+	d.Degraded, d.Header = "", nil
 	for _, l := range document.Limits {
-		d.Limits = append(d.Limits, Limit{
-			Policy: l.Policy, Limit: l.Limit, Override: l.Override, Group: l.Group, Exception: l.Exception, Allowed: l.Allowed, Shadow: l.Shadow,
-			Used: l.Used, Threshold: l.Threshold, Remaining: l.Remaining, Held: l.Held,
-			RetryAfter: time.Duration(l.RetryAfterMs) * time.Millisecond,
-			ResetAfter: time.Duration(l.ResetAfterMs) * time.Millisecond,
-		})
+		l.RetryAfter = time.Duration(l.RetryAfterMs) * time.Millisecond
+		l.ResetAfter = time.Duration(l.ResetAfterMs) * time.Millisecond
+		d.Limits = append(d.Limits, l.Limit)
 	}
 	return nil
 }
