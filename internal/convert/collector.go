@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -175,20 +176,11 @@ func sortedSet[T cmp.Ordered](elements []T) []T {
 // allOf joins conditions; none is "".
 func allOf(conditions []string) string { return strings.Join(conditions, " && ") }
 
+// notInLabel are the characters that a DNS label cannot have, after upper-case letters are replaced.
+var notInLabel = regexp.MustCompile(`[^a-z0-9]+`)
+
 // slug returns a DNS label of at most maxLength characters.
 func slug(text string, maxLength int) string {
-	var b strings.Builder
-	for _, r := range strings.ToLower(text) {
-		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
-			b.WriteRune(r)
-		} else if s := b.String(); s != "" && s[len(s)-1] != '-' {
-			b.WriteByte('-')
-		}
-	}
-	s := b.String()
-	s = strings.Trim(s[:min(len(s), maxLength)], "-")
-	if s == "" {
-		return "limit"
-	}
-	return s
+	s := strings.TrimLeft(notInLabel.ReplaceAllString(strings.ToLower(text), "-"), "-")
+	return cmp.Or(strings.TrimRight(s[:min(len(s), maxLength)], "-"), "limit")
 }

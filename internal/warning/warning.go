@@ -4,6 +4,7 @@
 package warning
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,13 +15,8 @@ import (
 
 // OfPlan returns the warnings that the policy causes on its own.
 func OfPlan(p *plan.Plan) []string {
-	warnings := append(fittedKeys(p), unusedOverrides(p)...)
-	warnings = append(warnings, ineffectiveLimits(p)...)
-	warnings = append(warnings, catchAllMatches(p)...)
-	warnings = append(warnings, unheldMatches(p)...)
-	warnings = append(warnings, slicedClients(p)...)
-	warnings = append(warnings, unreadFacts(p)...)
-	return append(warnings, expensiveExpressions(p)...)
+	return slices.Concat(fittedKeys(p), unusedOverrides(p), ineffectiveLimits(p), catchAllMatches(p), unheldMatches(p), slicedClients(p),
+		unreadFacts(p), expensiveExpressions(p))
 }
 
 // FieldOf returns the path of the field that the warning is about.
