@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -50,19 +51,12 @@ type denialEvents struct {
 // ends with ctx.
 func (r *Reconciler) writeDenialEvents(ctx context.Context) error {
 	e := &denialEvents{reconciler: r, now: time.Now} //nolint:forbidigo // the age of denials
-	next := time.NewTimer(0)
-	defer next.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-next.C:
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if t, leading := r.Terms.running(); leading {
 			e.runRound(ctx, t)
 		}
-		next.Reset(denialInterval)
-	}
+	}, denialInterval)
+	return nil
 }
 
 // runRound logs the first of several failures.

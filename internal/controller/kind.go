@@ -29,8 +29,6 @@ type kind struct {
 
 	newObject func() client.Object
 	newList   func() client.ObjectList
-	// earlier returns what the status of the object reports.
-	earlier func(client.Object) earlierStatus
 	// status returns the status that follows from the facts.
 	status func(client.Object, *facts) newStatus
 
@@ -45,6 +43,19 @@ type earlierStatus struct {
 	conditions         []metav1.Condition
 	observedGeneration int64
 	requestedAt        string // the request that was handled
+}
+
+// earlierOf returns what the status of the object reports.
+func earlierOf(object client.Object) earlierStatus {
+	switch o := object.(type) {
+	case *v1alpha1.RateLimitPolicy:
+		return earlierStatus{o.Status.Conditions, o.Status.ObservedGeneration, o.Status.LastHandledReconcileAt}
+	case *v1alpha1.RateLimitKeyGroup:
+		return earlierStatus{conditions: o.Status.Conditions, observedGeneration: o.Status.ObservedGeneration}
+	case *v1alpha1.RateLimitException:
+		return earlierStatus{conditions: o.Status.Conditions, observedGeneration: o.Status.ObservedGeneration}
+	}
+	return earlierStatus{}
 }
 
 // newStatus is a status that may be written.

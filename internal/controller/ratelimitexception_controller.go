@@ -32,11 +32,7 @@ func exceptionKind() *recordKind {
 			record: plan.KindException, name: "RateLimitException", plural: "exceptions",
 			newObject: func() client.Object { return &v1alpha1.RateLimitException{} },
 			newList:   func() client.ObjectList { return &v1alpha1.RateLimitExceptionList{} },
-			earlier: func(object client.Object) earlierStatus {
-				status := &object.(*v1alpha1.RateLimitException).Status //nolint:forcetypeassert // of newObject
-				return earlierStatus{conditions: status.Conditions, observedGeneration: status.ObservedGeneration}
-			},
-			status: exceptionStatus,
+			status:    exceptionStatus,
 		},
 		compile: func(ctx context.Context, r *Reconciler, object client.Object) (*compiledRecord, error) {
 			return r.compileException(ctx, object.(*v1alpha1.RateLimitException)) //nolint:forcetypeassert // of newObject

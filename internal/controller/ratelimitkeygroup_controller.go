@@ -22,11 +22,7 @@ func keyGroupKind() *recordKind {
 			record: plan.KindKeyGroup, name: "RateLimitKeyGroup", plural: "key groups",
 			newObject: func() client.Object { return &v1alpha1.RateLimitKeyGroup{} },
 			newList:   func() client.ObjectList { return &v1alpha1.RateLimitKeyGroupList{} },
-			earlier: func(object client.Object) earlierStatus {
-				status := &object.(*v1alpha1.RateLimitKeyGroup).Status //nolint:forcetypeassert // of newObject
-				return earlierStatus{conditions: status.Conditions, observedGeneration: status.ObservedGeneration}
-			},
-			status: keyGroupStatus,
+			status:    keyGroupStatus,
 		},
 		compile: func(ctx context.Context, r *Reconciler, object client.Object) (*compiledRecord, error) {
 			return r.compileKeyGroup(ctx, object.(*v1alpha1.RateLimitKeyGroup)) //nolint:forcetypeassert // of newObject

@@ -235,7 +235,7 @@ func (r *Reconciler) endInitialPass(ctx context.Context, t term, k *kind) {
 // isEdited reports whether a user has just changed the object: its generation is not reported
 // yet, and it is not one of the objects that an earlier leader left behind.
 func (r *Reconciler) isEdited(t term, k *kind, object client.Object) bool {
-	was := k.earlier(object)
+	was := earlierOf(object)
 	return was.observedGeneration != object.GetGeneration() &&
 		(was.observedGeneration > 0 ||
 			!k.pass.isPending(t, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}))
@@ -245,7 +245,7 @@ func (r *Reconciler) isEdited(t term, k *kind, object client.Object) bool {
 func (r *Reconciler) set(ctx context.Context, k *kind, object client.Object, record plan.Record, dropLast bool) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	was := k.earlier(object)
+	was := earlierOf(object)
 	o := plan.SetOptions{
 		Created: object.GetCreationTimestamp().Time, WasProgrammed: was.isProgrammed(object.GetGeneration()), DropLast: dropLast,
 	}

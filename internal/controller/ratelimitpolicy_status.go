@@ -22,10 +22,6 @@ func policyKind() *recordKind {
 			record: plan.KindPlan, name: "RateLimitPolicy", plural: "policies",
 			newObject: func() client.Object { return &v1alpha1.RateLimitPolicy{} },
 			newList:   func() client.ObjectList { return &v1alpha1.RateLimitPolicyList{} },
-			earlier: func(object client.Object) earlierStatus {
-				status := &object.(*v1alpha1.RateLimitPolicy).Status //nolint:forcetypeassert // of newObject
-				return earlierStatus{status.Conditions, status.ObservedGeneration, status.LastHandledReconcileAt}
-			},
 			status: func(object client.Object, f *facts) newStatus {
 				policy := object.(*v1alpha1.RateLimitPolicy) //nolint:forcetypeassert // of newObject
 				status := f.policyStatus(policy)

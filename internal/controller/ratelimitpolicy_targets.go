@@ -120,14 +120,5 @@ func (r *resolution) condition() *metav1.Condition {
 
 // endTargetDelays judges the policies again whose targets have been missing for targetDelay.
 func (q *statusQueue) endTargetDelays() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.term.number == 0 || q.term.ended() {
-		return
-	}
-	for name, s := range q.records {
-		if s.resolution.isOverdue(q.now()) {
-			q.judgeTraffic(name, s)
-		}
-	}
+	q.judgeWhere(func(s *statusRecord) bool { return s.resolution.isOverdue(q.now()) })
 }

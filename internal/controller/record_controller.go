@@ -71,7 +71,7 @@ func (r *Reconciler) reconcileRecord(ctx context.Context, t term, k *recordKind,
 		return again, err
 	}
 	publishErr := r.publishRecord(ctx, k, object, compiled)
-	k.statuses.observe(t, object, k.earlier(object), r.isEdited(t, &k.kind, object), compiled)
+	k.statuses.observe(t, object, earlierOf(object), r.isEdited(t, &k.kind, object), compiled)
 	r.markProcessed(ctx, t, &k.kind, name)
 	return compiled.again, ignoreIfReported(publishErr, r.Publisher.Rollout(""))
 }

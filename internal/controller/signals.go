@@ -37,10 +37,7 @@ type signals struct {
 
 func (s *signals) run(ctx context.Context) {
 	changes := s.reconciler.Publisher.Changes()
-	listen := newStoppedTimer()
-	defer listen.Stop()
-	lasted := newStoppedTimer()
-	defer lasted.Stop()
+	var listen, lasted <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -51,22 +48,15 @@ func (s *signals) run(ctx context.Context) {
 			began := time.Now() //nolint:forbidigo // the CPU time of this call
 			s.refresh(ctx)
 			changes = nil
-			listen.Reset(refreshShare * time.Since(began))
-		case <-listen.C:
+			listen = time.After(refreshShare * time.Since(began))
+		case <-listen:
 			changes = s.reconciler.Publisher.Changes()
-		case <-lasted.C:
+		case <-lasted:
 		}
 		if wait, ok := s.outage.observe(); ok {
-			lasted.Reset(wait)
+			lasted = time.After(wait)
 		}
 	}
-}
-
-// newStoppedTimer returns a timer that only Reset starts.
-func newStoppedTimer() *time.Timer {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return timer
 }
 
 // beginTerm queues every object. A kind that cannot be listed, such as one that the process may not read, does not delay

@@ -58,7 +58,7 @@ func newQueueAt(t *testing.T) *queueAt {
 
 // observePolicy observes the policy with what it was compiled to.
 func (q *statusQueue) observePolicy(t term, policy *v1alpha1.RateLimitPolicy, compiled *compilation, isEdited bool) {
-	q.observe(t, policy, policyKind().earlier(policy), isEdited, compiled.record(policy))
+	q.observe(t, policy, earlierOf(policy), isEdited, compiled.record(policy))
 }
 
 func (q *queueAt) name() types.NamespacedName { return nameOf("shop/p") }

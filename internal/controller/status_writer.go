@@ -108,7 +108,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, k *kind, name types.Namesp
 		return client.IgnoreNotFound(err)
 	}
 	r.recordEvent(object, next.conditions, s)
-	r.recordBypass(object, k.earlier(object).conditions, next.conditions)
+	r.recordBypass(object, earlierOf(object).conditions, next.conditions)
 	k.statuses.wrote(name, s)
 	return nil
 }

@@ -142,28 +142,26 @@ func (q *statusQueue) trafficSince() time.Time {
 // addTraffic records what was read and queues the statuses that it changes.
 func (q *statusQueue) addTraffic(list []plan.Sighting, err error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.sightings.known, q.readUntil = err == nil, time.Time{}
 	q.sightings.add(list)
-	if q.term.number == 0 || q.term.ended() {
-		return
-	}
-	for name, s := range q.records {
-		if !s.wiring.seen {
-			q.judgeTraffic(name, s)
-		}
-	}
+	q.mu.Unlock()
+	q.judgeWhere(func(s *statusRecord) bool { return !s.wiring.seen })
 }
 
 // judgeTargets judges the policies with targets again.
 func (q *statusQueue) judgeTargets() {
+	q.judgeWhere(func(s *statusRecord) bool { return len(s.wiring.targets) > 0 })
+}
+
+// judgeWhere judges the traffic and the targets of the policies for which isDue is true, if the term runs.
+func (q *statusQueue) judgeWhere(isDue func(*statusRecord) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.term.number == 0 || q.term.ended() {
 		return
 	}
 	for name, s := range q.records {
-		if len(s.wiring.targets) > 0 {
+		if isDue(s) {
 			q.judgeTraffic(name, s)
 		}
 	}

@@ -112,18 +112,16 @@ func (c *Cache) Start(ctx context.Context) error {
 
 // follow replaces the snapshot after changes, until the next look. It returns false if ctx ends.
 func (c *Cache) follow(ctx context.Context, look <-chan time.Time) bool {
-	settled := time.NewTimer(time.Hour)
-	settled.Stop()
-	defer settled.Stop()
 	dirty := c.dirty
+	var settled <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-dirty:
 			dirty = nil // collect the others until settled
-			settled.Reset(settleTime)
-		case <-settled.C:
+			settled = time.After(settleTime)
+		case <-settled:
 			dirty = c.dirty
 			c.replace()
 		case <-look:

@@ -48,12 +48,10 @@ func (r *reconnector) RoundTrip(request *http.Request) (*http.Response, error) {
 		if r.unreachable.CompareAndSwap(false, true) {
 			r.logger.Warn("The API server cannot be reached; decisions continue", "error", err)
 		}
-		pause := time.NewTimer(wait.Jitter(r.pause, 1))
 		select {
 		case <-request.Context().Done():
-			pause.Stop()
 			return nil, err
-		case <-pause.C:
+		case <-time.After(wait.Jitter(r.pause, 1)):
 		}
 	}
 }

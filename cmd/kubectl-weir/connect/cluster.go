@@ -226,12 +226,10 @@ func forward(ctx context.Context, kube kubernetes.Interface, config *rest.Config
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- forwarder.ForwardPorts() }()
-	timeout := time.NewTimer(forwardTimeout)
-	defer timeout.Stop()
 	select {
 	case err := <-ended:
 		return 0, err
-	case <-timeout.C:
+	case <-time.After(forwardTimeout):
 		return 0, fmt.Errorf("not forwarded within %v", forwardTimeout)
 	case <-ctx.Done():
 		return 0, ctx.Err()

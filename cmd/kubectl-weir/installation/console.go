@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
@@ -79,27 +80,22 @@ func consoleURL(ctx context.Context, c *connect.Client) (string, error) {
 
 // waitForEnd returns nil when ctx ends, or an error when Weir does not answer any more.
 func waitForEnd(ctx context.Context, c *connect.Client, period time.Duration) error {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+"/healthz", http.NoBody)
-			if err != nil {
-				return err
-			}
-			response, err := c.HTTP.Do(request)
-			if ctx.Err() != nil {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("%s does not answer any more; run the command again: %w", c.Hint, err)
-			}
-			_ = response.Body.Close()
+	err := wait.PollUntilContextCancel(ctx, period, false, func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+"/healthz", http.NoBody)
+		if err != nil {
+			return false, err
 		}
+		response, err := c.HTTP.Do(request)
+		if err != nil {
+			return false, fmt.Errorf("%s does not answer any more; run the command again: %w", c.Hint, err)
+		}
+		_ = response.Body.Close()
+		return false, nil
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // Ctrl-C ends the command
 	}
+	return err
 }
 
 // openBrowser opens the link, if this machine has a program for it. The link is printed as well, so
