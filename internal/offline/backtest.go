@@ -5,7 +5,6 @@ package offline
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/backtest"
@@ -37,7 +35,7 @@ type backtestFlags struct {
 	svg       string
 	solve     string
 	target    string
-	output    string
+	output    Output
 	namespace string
 }
 
@@ -80,18 +78,18 @@ attribute, 2 invalid arguments.`,
 	flags.StringVar(&f.svg, "svg", "", "file for a drawing of admitted and denied requests over time")
 	flags.StringVar(&f.solve, "solve", "", "limit whose smallest sufficient threshold to find: LIMIT or POLICY/LIMIT")
 	flags.StringVar(&f.target, "target", f.target, "largest share of requests that --solve may deny")
-	flags.StringVarP(&f.output, "output", "o", "", "format for programs: json or yaml (default: text for people)")
+	f.output.AddFlag(cmd)
 	return usageErrors(cmd)
 }
 
 func (f *backtestFlags) run(cmd *cobra.Command) error {
 	target, err := f.validate(cmd)
 	if err != nil {
-		return exitWith(exitUsage, err)
+		return ExitWith(exitUsage, err)
 	}
 	source, err := f.source()
 	if err != nil {
-		return exitWith(exitUsage, err)
+		return ExitWith(exitUsage, err)
 	}
 	policies, err := f.load(cmd)
 	if err != nil {
@@ -100,7 +98,7 @@ func (f *backtestFlags) run(cmd *cobra.Command) error {
 	if f.solve != "" && f.accessLog == "-" {
 		remove, err := spool(cmd.InOrStdin(), &source)
 		if err != nil {
-			return exitWith(exitFindings, err)
+			return ExitWith(exitFindings, err)
 		}
 		defer remove()
 	} else if f.accessLog == "-" {
@@ -109,9 +107,9 @@ func (f *backtestFlags) run(cmd *cobra.Command) error {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(backtestMemory))
 	report, err := f.replay(cmd, policies, source, target)
 	if err != nil {
-		return exitWith(exitFindings, err)
+		return ExitWith(exitFindings, err)
 	}
-	return exitWith(exitFindings, f.write(cmd.OutOrStdout(), report))
+	return ExitWith(exitFindings, f.write(cmd.OutOrStdout(), report))
 }
 
 // validate returns the target as a share, 0..1.
@@ -122,7 +120,7 @@ func (f *backtestFlags) validate(cmd *cobra.Command) (target float64, err error)
 		reject.If(f.accessLog == "", "--access-log: is required"),
 		reject.If(f.accessLog == "-" && slices.Contains(f.policies, "-"), "-f, --access-log: only one may be standard input"),
 		reject.If(!slices.Contains(backtest.Formats, backtest.Format(f.format)), "--format %q: must be combined, json or envoy", f.format),
-		reject.If(f.output != "" && f.output != "json" && f.output != "yaml", "-o %q: must be json or yaml", f.output),
+		f.output.Validate(),
 		reject.If(f.solve == "" && cmd.Flags().Changed("target"), "--target: needs --solve"),
 		err)
 }
@@ -163,22 +161,22 @@ func (f *backtestFlags) source() (backtest.Source, error) {
 func (f *backtestFlags) load(cmd *cobra.Command) ([]*v1alpha1.RateLimitPolicy, error) {
 	sources, err := validate.Load(f.policies, cmd.InOrStdin())
 	if err != nil {
-		return nil, exitWith(exitUsage, err)
+		return nil, ExitWith(exitUsage, err)
 	}
 	result := validate.Run(cmd.Context(), sources, f.namespace)
 	if result.Count(validate.SeverityError) > 0 {
 		notes := cmd.ErrOrStderr()
 		if err := result.Write(notes, validate.FormatText, HasColor(notes)); err != nil {
-			return nil, exitWith(exitFindings, err)
+			return nil, ExitWith(exitFindings, err)
 		}
-		return nil, exitWith(exitFindings, errors.New("-f: the policies are invalid"))
+		return nil, ExitWith(exitFindings, errors.New("-f: the policies are invalid"))
 	}
 	policies := make([]*v1alpha1.RateLimitPolicy, len(result.Policies))
 	for i, p := range result.Policies {
 		policies[i] = p.RateLimitPolicy
 	}
 	if len(policies) == 0 {
-		return nil, exitWith(exitUsage, errors.New("-f: the files have no RateLimitPolicy"))
+		return nil, ExitWith(exitUsage, errors.New("-f: the files have no RateLimitPolicy"))
 	}
 	return policies, nil
 }
@@ -226,18 +224,5 @@ func (f *backtestFlags) write(w io.Writer, report *backtest.Report) error {
 			return err
 		}
 	}
-	if f.output == "" {
-		return report.Write(w)
-	}
-	encoded, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return err
-	}
-	if f.output == "yaml" {
-		if encoded, err = yaml.JSONToYAML(encoded); err != nil {
-			return err
-		}
-	}
-	_, err = fmt.Fprintln(w, strings.TrimSuffix(string(encoded), "\n"))
-	return err
+	return f.output.WriteValue(w, report, report.Write)
 }

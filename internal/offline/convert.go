@@ -151,7 +151,7 @@ func addReplicasFlag(cmd *cobra.Command, replicas *int64, usage string) {
 	cmd.Flags().Int64Var(replicas, "replicas", 1, usage)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if *replicas < 1 || *replicas > 1000 {
-			return exitWith(exitUsage, fmt.Errorf("--replicas %d: must be 1..1000", *replicas))
+			return ExitWith(exitUsage, fmt.Errorf("--replicas %d: must be 1..1000", *replicas))
 		}
 		return nil
 	}
@@ -189,7 +189,7 @@ Each pod of Envoy counts local limits on its own. --replicas multiplies them.`,
 func (c *converter) run(cmd *cobra.Command, args []string) error {
 	sources, err := validate.Load(args, cmd.InOrStdin())
 	if err != nil {
-		return exitWith(exitUsage, err)
+		return ExitWith(exitUsage, err)
 	}
 	files := make([]convert.File, len(sources))
 	for i, source := range sources {
@@ -197,7 +197,7 @@ func (c *converter) run(cmd *cobra.Command, args []string) error {
 	}
 	got, err := c.convert(cmd.Context(), files, c.namespace)
 	if err != nil {
-		return exitWith(exitFindings, err)
+		return ExitWith(exitFindings, err)
 	}
 	for _, n := range got.notes {
 		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), n); err != nil {
@@ -215,11 +215,11 @@ func (c *converter) judgeResult(got *result, names string) error {
 	lost := countLosses(got.notes)
 	switch {
 	case lost > 0 && !c.allowPartial:
-		return exitWith(exitPartial, fmt.Errorf("%s: %d limits cannot be converted; --allow-partial converts the others", names, lost))
+		return ExitWith(exitPartial, fmt.Errorf("%s: %d limits cannot be converted; --allow-partial converts the others", names, lost))
 	case len(got.policies) == 0 && lost > 0:
-		return exitWith(exitFindings, fmt.Errorf("%s: none of the %d limits can be converted", names, lost))
+		return ExitWith(exitFindings, fmt.Errorf("%s: none of the %d limits can be converted", names, lost))
 	case len(got.policies) == 0:
-		return exitWith(exitFindings, fmt.Errorf("%s: found no limits to convert; the command reads %s", names, c.reads))
+		return ExitWith(exitFindings, fmt.Errorf("%s: found no limits to convert; the command reads %s", names, c.reads))
 	}
 	return nil
 }

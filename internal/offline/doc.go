@@ -9,6 +9,7 @@
 //	commands.go   Commands: all of them
 //	exit.go       exit codes
 //	terminal.go   colors and progress
+//	output.go     text, JSON and YAML
 //	validate.go   validate
 //	backtest.go   backtest
 //	convert.go    convert

@@ -35,8 +35,8 @@ func (e *ExitError) Error() string {
 // Unwrap returns the printed error.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// exitWith returns the error with the exit code, unless it has one or is nil.
-func exitWith(code int, err error) error {
+// ExitWith returns the error with the exit code, unless it has one or is nil.
+func ExitWith(code int, err error) error {
 	if _, has := errors.AsType[*ExitError](err); has || err == nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func exitWith(code int, err error) error {
 // usageErrors gives errors of arguments and flags the exit code of wrong usage.
 func usageErrors(cmd *cobra.Command) *cobra.Command {
 	validate := cmd.Args
-	cmd.Args = func(cmd *cobra.Command, args []string) error { return exitWith(exitUsage, validate(cmd, args)) }
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitWith(exitUsage, err) })
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return ExitWith(exitUsage, validate(cmd, args)) }
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return ExitWith(exitUsage, err) })
 	return cmd
 }

@@ -35,19 +35,19 @@ Exit codes: 0 no errors, 1 errors (with --strict, warnings too) or no object of 
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(validate.Formats, validate.Format(format)) {
-				return exitWith(exitUsage, fmt.Errorf("-o %q: must be text, json or github", format))
+				return ExitWith(exitUsage, fmt.Errorf("-o %q: must be text, json or github", format))
 			}
 			sources, err := validate.Load(args, cmd.InOrStdin())
 			if err != nil {
-				return exitWith(exitUsage, err)
+				return ExitWith(exitUsage, err)
 			}
 			result := validate.Run(cmd.Context(), sources, namespace)
 			out := cmd.OutOrStdout()
 			if err := result.Write(out, validate.Format(format), HasColor(out)); err != nil {
-				return exitWith(exitFindings, err)
+				return ExitWith(exitFindings, err)
 			}
 			if result.IsEmpty() && result.Count(validate.SeverityError) == 0 {
-				return exitWith(exitFindings, fmt.Errorf("%s: found no RateLimitPolicy, RateLimitKeyGroup or RateLimitException", strings.Join(args, ", ")))
+				return ExitWith(exitFindings, fmt.Errorf("%s: found no RateLimitPolicy, RateLimitKeyGroup or RateLimitException", strings.Join(args, ", ")))
 			}
 			if result.Count(validate.SeverityError) > 0 || strict && result.Count(validate.SeverityWarning) > 0 {
 				return &ExitError{Code: exitFindings}

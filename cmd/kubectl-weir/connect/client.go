@@ -36,21 +36,21 @@ type Client struct {
 }
 
 // State returns the state of the key. remoteAddress and principal select an override; "" is none.
-func (c *Client) State(ctx context.Context, t httptypes.Target, remoteAddress, principal string) (Answer, error) {
+func (c *Client) State(ctx context.Context, t httptypes.Target, remoteAddress, principal string) (offline.Answer, error) {
 	state := &KeyState{}
 	body, err := c.Call(ctx, http.MethodGet, "/v1/state?"+t.Query(remoteAddress, principal).Encode(), nil, state)
 	if err != nil {
-		return Answer{}, err
+		return offline.Answer{}, err
 	}
-	return Answer{Body: body, Text: state.write}, nil
+	return offline.Answer{Body: body, Text: state.write}, nil
 }
 
 // Change changes the key. Its text is changed, or unchanged if there was nothing to change.
-func (c *Client) Change(ctx context.Context, path string, t httptypes.Target, changed, unchanged string) (Answer, error) {
+func (c *Client) Change(ctx context.Context, path string, t httptypes.Target, changed, unchanged string) (offline.Answer, error) {
 	var result httptypes.Changed
 	body, err := c.Post(ctx, path, t, &result)
 	if err != nil {
-		return Answer{}, err
+		return offline.Answer{}, err
 	}
 	text := changed
 	if !result.Found {
@@ -59,17 +59,17 @@ func (c *Client) Change(ctx context.Context, path string, t httptypes.Target, ch
 	if result.Key != nil {
 		text += "\nThe key is " + PartsText(result.Key) + ": the policy counts this network as one client."
 	}
-	return Answer{Body: body, Text: Line(text)}, nil
+	return offline.Answer{Body: body, Text: offline.Line(text)}, nil
 }
 
 // UnblockAll lifts all listed blocks of the policy.
-func (c *Client) UnblockAll(ctx context.Context, policy string) (Answer, error) {
+func (c *Client) UnblockAll(ctx context.Context, policy string) (offline.Answer, error) {
 	result := httptypes.Changed{Lifted: new(int)}
 	body, err := c.Post(ctx, "/v1/unblock", &httptypes.Target{Policy: policy, All: true}, &result)
 	if err != nil {
-		return Answer{}, err
+		return offline.Answer{}, err
 	}
-	return Answer{Body: body, Text: Line(fmt.Sprintf("Blocks lifted under %s: %d.", policy, *result.Lifted))}, nil
+	return offline.Answer{Body: body, Text: offline.Line(fmt.Sprintf("Blocks lifted under %s: %d.", policy, *result.Lifted))}, nil
 }
 
 // Version returns the version of Weir.

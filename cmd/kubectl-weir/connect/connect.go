@@ -27,8 +27,8 @@ import (
 // CallTimeout bounds one call of Weir.
 const CallTimeout = 30 * time.Second
 
-// AsFailed returns the error of a command whose arguments are valid. All other errors are of usage.
-func AsFailed(cause error) error { return &offline.ExitError{Code: 1, Err: cause} }
+// AsFailed returns the error of a command whose arguments are valid, nil for nil. All other errors are of usage.
+func AsFailed(cause error) error { return offline.ExitWith(1, cause) }
 
 // Connection selects a Weir: in the cluster of the kubeconfig, or at an address.
 type Connection struct {
@@ -114,10 +114,7 @@ func (c *Connection) with(ctx context.Context, token bool, do func(ctx context.C
 	if err == nil {
 		err = do(ctx, api)
 	}
-	if err != nil {
-		return AsFailed(err)
-	}
-	return nil
+	return AsFailed(err)
 }
 
 // connect returns a client. A port that it forwards is closed when ctx ends.

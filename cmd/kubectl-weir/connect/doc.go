@@ -8,7 +8,7 @@
 //	connect.go  the flags of the connection, and the connection they select
 //	cluster.go  the pod, the port-forward and the token in a cluster
 //	client.go   the calls of Weir's HTTP API
-//	output.go   text, JSON and YAML
+//	output.go   states of keys as text
 //	table.go    tables with a heading
 //	text.go     keys for a terminal
 package connect

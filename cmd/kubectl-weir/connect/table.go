@@ -9,6 +9,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 // Table is a table with aligned columns.
@@ -16,13 +18,13 @@ type Table struct {
 	out        io.Writer
 	text       bytes.Buffer
 	rows       *tabwriter.Writer
-	Bold       bool // show the heading in bold
+	bold       bool // show the heading in bold
 	HasHeading bool
 }
 
-// NewTable returns an empty table, which Flush writes.
+// NewTable returns an empty table, which Flush writes. Its heading is bold where text may be colored.
 func NewTable(w io.Writer) *Table {
-	t := &Table{out: w}
+	t := &Table{out: w, bold: offline.HasColor(w)}
 	t.rows = tabwriter.NewWriter(&t.text, 0, 0, 3, ' ', 0)
 	return t
 }
@@ -43,7 +45,7 @@ func (t *Table) Section() { _ = t.rows.Flush() }
 func (t *Table) Flush() error {
 	t.Section()
 	text := t.text.String()
-	if heading, rest, found := strings.Cut(text, "\n"); found && t.Bold && t.HasHeading {
+	if heading, rest, found := strings.Cut(text, "\n"); found && t.bold && t.HasHeading {
 		text = "\x1b[1m" + heading + "\x1b[0m\n" + rest
 	}
 	_, err := io.WriteString(t.out, text)

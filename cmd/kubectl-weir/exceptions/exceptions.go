@@ -27,6 +27,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/cmd/kubectl-weir/policies"
 	"github.com/weir-dev/weir/internal/message"
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 // Commands returns the commands of this package.
@@ -37,7 +38,7 @@ func Commands(c *connect.Connection) []*cobra.Command {
 // exceptionsCommand lists or deletes exceptions.
 type exceptionsCommand struct {
 	*connect.Connection
-	output connect.Output
+	output offline.Output
 	all    bool // of all Namespaces
 	dryRun bool
 }
@@ -51,7 +52,7 @@ func newExceptionsCommand(c *connect.Connection) *cobra.Command {
   kubectl weir exceptions prune -A --dry-run`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return l.on(cmd, func(ctx context.Context, all *exceptions) (connect.Answer, error) {
+			return l.on(cmd, func(ctx context.Context, all *exceptions) (offline.Answer, error) {
 				return all.list(ctx, slices.Concat(args, []string{""})[0])
 			})
 		},
@@ -67,7 +68,7 @@ Weir deletes no exception: a GitOps tool would bring it back forever. The comman
 reports that they have ended. Delete those in Git there.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.on(cmd, func(ctx context.Context, all *exceptions) (connect.Answer, error) { return all.prune(ctx, p.dryRun) })
+			return p.on(cmd, func(ctx context.Context, all *exceptions) (offline.Answer, error) { return all.prune(ctx, p.dryRun) })
 		},
 	}
 	p.addFlags(prune)
@@ -82,7 +83,7 @@ func (l *exceptionsCommand) addFlags(cmd *cobra.Command) {
 }
 
 // on runs do with the exceptions of the Namespace, or of all.
-func (l *exceptionsCommand) on(cmd *cobra.Command, do func(context.Context, *exceptions) (connect.Answer, error)) error {
+func (l *exceptionsCommand) on(cmd *cobra.Command, do func(context.Context, *exceptions) (offline.Answer, error)) error {
 	if err := l.output.Validate(); err != nil {
 		return err
 	}
@@ -180,10 +181,10 @@ func (x *exceptions) await(ctx context.Context, progress io.Writer, applied *v1a
 }
 
 // list returns the exceptions of the policy with the name, or all for "".
-func (x *exceptions) list(ctx context.Context, policy string) (connect.Answer, error) {
+func (x *exceptions) list(ctx context.Context, policy string) (offline.Answer, error) {
 	all, err := x.get(ctx)
 	if err != nil {
-		return connect.Answer{}, err
+		return offline.Answer{}, err
 	}
 	if policy != "" {
 		all = slices.DeleteFunc(all, func(e v1alpha1.RateLimitException) bool { return e.Spec.Policy != policy })
@@ -201,7 +202,7 @@ func (x *exceptions) list(ctx context.Context, policy string) (connect.Answer, e
 }
 
 // exceptionsAnswer returns the answer with the exceptions; none is the text for an empty list.
-func exceptionsAnswer(all []v1alpha1.RateLimitException, none string, text func(io.Writer) error) (connect.Answer, error) {
+func exceptionsAnswer(all []v1alpha1.RateLimitException, none string, text func(io.Writer) error) (offline.Answer, error) {
 	if all == nil {
 		all = []v1alpha1.RateLimitException{}
 	}
@@ -210,16 +211,16 @@ func exceptionsAnswer(all []v1alpha1.RateLimitException, none string, text func(
 	}
 	body, err := json.Marshal(map[string]any{"exceptions": all})
 	if len(all) == 0 {
-		text = connect.Line(none)
+		text = offline.Line(none)
 	}
-	return connect.Answer{Body: body, Text: text}, err
+	return offline.Answer{Body: body, Text: text}, err
 }
 
 // prune deletes the exceptions that have ended. One that is changed meanwhile stays.
-func (x *exceptions) prune(ctx context.Context, dryRun bool) (connect.Answer, error) {
+func (x *exceptions) prune(ctx context.Context, dryRun bool) (offline.Answer, error) {
 	all, err := x.get(ctx)
 	if err != nil {
-		return connect.Answer{}, err
+		return offline.Answer{}, err
 	}
 	ended := slices.DeleteFunc(all, func(e v1alpha1.RateLimitException) bool { return !hasEnded(&e) })
 	verb := "Deleted"
@@ -236,7 +237,7 @@ func (x *exceptions) prune(ctx context.Context, dryRun bool) (connect.Answer, er
 		case err == nil:
 			gone = append(gone, *e)
 		case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-			return connect.Answer{}, fmt.Errorf("%s/%s: %w", e.Namespace, e.Name, err)
+			return offline.Answer{}, fmt.Errorf("%s/%s: %w", e.Namespace, e.Name, err)
 		}
 	}
 	return exceptionsAnswer(gone, "No exception has ended.", func(w io.Writer) error {

@@ -28,12 +28,13 @@ import (
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 // raiseCommand applies an exception for one key.
 type raiseCommand struct {
 	*connect.Connection
-	output         connect.Output
+	output         offline.Output
 	limits, bursts []string // NAME=NUMBER
 	allow          bool
 	length         time.Duration
@@ -192,34 +193,34 @@ func exceptionName(policy string, key []string) string {
 }
 
 // apply applies the exception and returns when every replica applies it.
-func (r *raiseCommand) apply(ctx context.Context, progress io.Writer, e *v1alpha1.RateLimitException) (connect.Answer, error) {
+func (r *raiseCommand) apply(ctx context.Context, progress io.Writer, e *v1alpha1.RateLimitException) (offline.Answer, error) {
 	all, err := exceptionsOf(r.Connection, e.Namespace)
 	if err != nil {
-		return connect.Answer{}, err
+		return offline.Answer{}, err
 	}
 	_, kube, err := r.Clients()
 	if err != nil {
-		return connect.Answer{}, err
+		return offline.Answer{}, err
 	}
 	if user := connect.UserOf(ctx, kube); user != "" {
 		e.Annotations = map[string]string{v1alpha1.RequestedByAnnotation: user}
 	}
 	applied, err := all.apply(ctx, e)
 	if err != nil {
-		return connect.Answer{}, err
+		return offline.Answer{}, err
 	}
 	if err := all.await(ctx, progress, applied); err != nil {
-		return connect.Answer{}, err
+		return offline.Answer{}, err
 	}
 	body, err := json.Marshal(map[string]any{
 		"policy": e.Namespace + "/" + e.Spec.Policy, "exception": e.Name, "until": e.Spec.Until.UTC().Format(time.RFC3339),
 	})
 	text := fmt.Sprintf("%s has %s until %s, by RateLimitException %s.", connect.PartsText(e.Spec.Key), exceptionChange(&e.Spec), e.Spec.Until.UTC().Format(time.RFC3339), e.Name)
-	return connect.Answer{Body: body, Text: connect.Line(text)}, err
+	return offline.Answer{Body: body, Text: offline.Line(text)}, err
 }
 
 // liftBlock lifts the block of the key through the state API, and adds the outcome to the answer.
-func (r *raiseCommand) liftBlock(ctx context.Context, id string, key []string, raised *connect.Answer) error {
+func (r *raiseCommand) liftBlock(ctx context.Context, id string, key []string, raised *offline.Answer) error {
 	return r.WithClient(ctx, func(ctx context.Context, api *connect.Client) error {
 		t := httptypes.Target{Policy: id, Key: key, Shared: len(key) == 0}
 		lifted, err := api.Change(ctx, "/v1/unblock", t, "Lifted the block of the key.", "The key was not blocked.")

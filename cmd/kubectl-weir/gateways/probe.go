@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/message"
+	"github.com/weir-dev/weir/internal/offline"
 	"github.com/weir-dev/weir/internal/reject"
 )
 
@@ -54,7 +55,7 @@ type ProbeResult struct {
 
 func newProbeCommand(c *connect.Connection) *cobra.Command {
 	f := &probeFlags{}
-	var o connect.Output
+	var o offline.Output
 	cmd := &cobra.Command{
 		Use:   "probe URL",
 		Short: "Find out whether requests to a URL reach Weir, and what Weir sees of them",
@@ -121,7 +122,7 @@ func (f *probeFlags) request(text string) (*http.Request, error) {
 }
 
 // probe gets a code, sends the request with it and writes the result.
-func probe(c *connect.Connection, cmd *cobra.Command, f *probeFlags, request *http.Request, o connect.Output) error {
+func probe(c *connect.Connection, cmd *cobra.Command, f *probeFlags, request *http.Request, o offline.Output) error {
 	body := httptypes.ProbeRequest{Method: f.method}
 	if !f.all {
 		var err error

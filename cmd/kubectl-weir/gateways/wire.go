@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/offline"
 	"github.com/weir-dev/weir/internal/reject"
 	"github.com/weir-dev/weir/internal/wiring"
 )
@@ -56,7 +57,7 @@ type wireOptions struct {
 }
 
 func newWireCommand(c *connect.Connection) *cobra.Command {
-	var o connect.Output
+	var o offline.Output
 	w := &wireOptions{}
 	cmd := &cobra.Command{
 		Use:   "wire KIND/NAME[/SECTION]",
@@ -133,7 +134,7 @@ func (w *wireOptions) validate(c *connect.Connection) error {
 }
 
 // wire writes the manifests, and notes to standard error.
-func wire(ctx context.Context, c *connect.Connection, cmd *cobra.Command, w *wireOptions, o connect.Output) error {
+func wire(ctx context.Context, c *connect.Connection, cmd *cobra.Command, w *wireOptions, o offline.Output) error {
 	cluster, err := newGatewayCluster(ctx, c)
 	if err != nil {
 		return connect.AsFailed(err)
@@ -157,7 +158,7 @@ func wire(ctx context.Context, c *connect.Connection, cmd *cobra.Command, w *wir
 }
 
 // writeManifests writes the manifests as YAML, or as a list in JSON.
-func writeManifests(w io.Writer, manifests []wiring.Manifest, o connect.Output) error {
+func writeManifests(w io.Writer, manifests []wiring.Manifest, o offline.Output) error {
 	if o != "json" {
 		return wiring.Write(w, manifests)
 	}
@@ -169,5 +170,5 @@ func writeManifests(w io.Writer, manifests []wiring.Manifest, o connect.Output) 
 	if err != nil {
 		return err
 	}
-	return o.Write(w, connect.Answer{Body: body})
+	return o.Write(w, offline.Answer{Body: body})
 }

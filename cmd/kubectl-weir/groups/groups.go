@@ -4,6 +4,7 @@
 package groups
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ rights on RateLimitKeyGroups.`,
 }
 
 func newGroupsListCommand(c *connect.Connection) *cobra.Command {
-	var o connect.Output
+	var o offline.Output
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the groups of a Namespace",
@@ -62,11 +63,7 @@ func newGroupsListCommand(c *connect.Connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, _, err := groups.list(cmd.Context(), "")
-			if err != nil {
-				return connect.AsFailed(err)
-			}
-			answer, err := listedGroups(groups.namespace, all)
+			answer, err := groups.listed(cmd.Context())
 			if err != nil {
 				return connect.AsFailed(err)
 			}
@@ -205,10 +202,7 @@ Returns when every replica has loaded the keys.`,
 			if _, err := fmt.Fprintln(cmd.OutOrStdout(), change.summary(dryRun)); err != nil || dryRun {
 				return err
 			}
-			if err := groups.await(cmd.Context(), cmd.ErrOrStderr(), change); err != nil {
-				return connect.AsFailed(err)
-			}
-			return nil
+			return connect.AsFailed(groups.await(cmd.Context(), cmd.ErrOrStderr(), change))
 		},
 	}
 	f.add(cmd)
@@ -217,8 +211,12 @@ Returns when every replica has loaded the keys.`,
 	return cmd
 }
 
-// listedGroups returns the list of groups: text, and JSON for programs.
-func listedGroups(namespace string, all []v1alpha1.RateLimitKeyGroup) (connect.Answer, error) {
+// listed returns the list of groups: text, and JSON for programs.
+func (k *keyGroups) listed(ctx context.Context) (offline.Answer, error) {
+	all, _, err := k.list(ctx, "")
+	if err != nil {
+		return offline.Answer{}, err
+	}
 	type group struct {
 		Group   string `json:"group"`
 		Keys    int    `json:"keys"`
@@ -245,10 +243,10 @@ func listedGroups(namespace string, all []v1alpha1.RateLimitKeyGroup) (connect.A
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		groups = append(groups, *byName[name])
 	}
-	body, err := json.Marshal(map[string]any{"namespace": namespace, "groups": groups})
-	return connect.Answer{Body: body, Text: func(w io.Writer) error {
+	body, err := json.Marshal(map[string]any{"namespace": k.namespace, "groups": groups})
+	return offline.Answer{Body: body, Text: func(w io.Writer) error {
 		if len(groups) == 0 {
-			_, err := fmt.Fprintf(w, "No RateLimitKeyGroup in Namespace %s.\n", namespace)
+			_, err := fmt.Fprintf(w, "No RateLimitKeyGroup in Namespace %s.\n", k.namespace)
 			return err
 		}
 		t := connect.NewTable(w)

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/message"
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 // Commands returns the commands of this package.
@@ -94,7 +95,7 @@ func (r *report) number(o outcome) int {
 }
 
 func newCheckCommand(c *connect.Connection) *cobra.Command {
-	var o connect.Output
+	var o offline.Output
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 // Set by the linker; see the Makefile.
@@ -22,7 +23,7 @@ var (
 
 func newVersionCommand(c *connect.Connection) *cobra.Command {
 	var clientOnly bool
-	var o connect.Output
+	var o offline.Output
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the versions of the plugin and of Weir",
@@ -61,7 +62,7 @@ type versions struct {
 }
 
 // write writes the versions in the format.
-func (v *versions) write(w io.Writer, o connect.Output) error {
+func (v *versions) write(w io.Writer, o offline.Output) error {
 	return o.WriteValue(w, v, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "kubectl-weir %s (commit %s, built %s)\n", v.Client, v.Commit, v.Date)
 		if err == nil && v.Server != "" {

@@ -32,7 +32,7 @@ const (
 // ListCommand is a command that lists what happens to keys.
 type ListCommand struct {
 	*connect.Connection
-	Output connect.Output
+	Output offline.Output
 	All    bool // of all Namespaces
 }
 
@@ -109,12 +109,12 @@ A block appears about a second after it began.`,
 	cmd.Flags().IntVar(&limit, "limit", 100, "most blocks to list, 1 to 1000")
 	return l.Add(cmd, func(cmd *cobra.Command, ctx context.Context, api *connect.Client, scope url.Values) error {
 		scope.Set("limit", strconv.Itoa(limit))
-		list := &BlockList{color: offline.HasColor(cmd.OutOrStdout()), scope: ScopeText(scope)}
+		list := &BlockList{scope: ScopeText(scope)}
 		body, err := api.List(ctx, cmd.ErrOrStderr(), "/v1/blocks", scope, list)
 		if err != nil {
 			return err
 		}
-		return l.Output.Write(cmd.OutOrStdout(), connect.Answer{Body: body, Text: list.write})
+		return l.Output.Write(cmd.OutOrStdout(), offline.Answer{Body: body, Text: list.write})
 	})
 }
 
@@ -140,13 +140,13 @@ number is between the two. The first answer takes up to three seconds.`,
 	}
 	return l.Add(cmd, func(cmd *cobra.Command, ctx context.Context, api *connect.Client, scope url.Values) error {
 		for {
-			top := &TopList{color: offline.HasColor(cmd.OutOrStdout())}
+			top := &TopList{}
 			body, err := api.List(ctx, cmd.ErrOrStderr(), "/v1/top", scope, top)
 			if err == nil {
 				if watch && offline.IsTerminal(cmd.OutOrStdout()) {
 					_, _ = fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J")
 				}
-				err = l.Output.Write(cmd.OutOrStdout(), connect.Answer{Body: body, Text: top.write})
+				err = l.Output.Write(cmd.OutOrStdout(), offline.Answer{Body: body, Text: top.write})
 			}
 			if err != nil || !watch {
 				return unlessInterrupted(ctx, err)
@@ -172,7 +172,6 @@ func unlessInterrupted(ctx context.Context, err error) error {
 type BlockList struct {
 	httptypes.BlockList
 
-	color bool
 	scope string
 }
 
@@ -182,7 +181,6 @@ func (l *BlockList) write(w io.Writer) error {
 		_, _ = fmt.Fprintf(w, "No key is blocked %s.\n", l.scope) // writeNotes returns the error
 	} else {
 		t := connect.NewTable(w)
-		t.Bold = l.color
 		t.Heading("POLICY", "KEY", "HASH", "BY", "LEFT")
 		for i := range l.Blocks {
 			b := &l.Blocks[i]

@@ -16,14 +16,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-func TestHeadingsAreBoldOnATerminal(t *testing.T) {
-	g := NewWithT(t)
-	var out bytes.Buffer
-	list := &TopList{color: true}
-	g.Expect(list.write(&out)).To(Succeed())
-	g.Expect(out.String()).To(MatchRegexp(`^\x1b\[1mPOLICY .*ALLOWED 1H\x1b\[0m\n\(total\) `))
-}
-
 // FuzzListsControlNoTerminal expects that nothing in an answer reaches the terminal as a control
 // character, or breaks a row.
 func FuzzListsControlNoTerminal(f *testing.F) {

@@ -33,7 +33,7 @@ type actedKey struct {
 // is set. It lists several keys without --all, and then fails.
 func (k *keyCommand) onSelected(ctx context.Context, cmd *cobra.Command, api *connect.Client, policy string, call keyCall) error {
 	name, value, _ := strings.Cut(k.part, "=")
-	found := &foundKeys{value: value, color: offline.HasColor(cmd.OutOrStdout())}
+	found := &foundKeys{value: value}
 	body, err := find(ctx, api, cmd.ErrOrStderr(), url.Values{"policy": {policy}, "part": {name}}, found)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (k *keyCommand) onSelected(ctx context.Context, cmd *cobra.Command, api *co
 		selected = slices.DeleteFunc(slices.Clone(selected), func(f httptypes.FoundKey) bool { return !f.Blocked })
 	}
 	if len(selected) == 0 || len(selected) > 1 && !k.all {
-		if err := k.output.Write(cmd.OutOrStdout(), connect.Answer{Body: body, Text: found.write}); err != nil {
+		if err := k.output.Write(cmd.OutOrStdout(), offline.Answer{Body: body, Text: found.write}); err != nil {
 			return err
 		}
 	}

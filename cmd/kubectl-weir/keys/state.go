@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/offline"
 	"github.com/weir-dev/weir/internal/reject"
 )
 
@@ -44,7 +45,7 @@ one part: NAME is the name of a header or descriptor entry, remoteAddress, princ
 // keyCommand is a command on one key of a policy, or on listed keys with one value.
 type keyCommand struct {
 	*connect.Connection
-	output      connect.Output
+	output      offline.Output
 	keyHash     string
 	asGiven     bool
 	shared      bool
@@ -55,7 +56,7 @@ type keyCommand struct {
 }
 
 // keyCall is what a command does with a key.
-type keyCall func(ctx context.Context, api *connect.Client, t httptypes.Target) (connect.Answer, error)
+type keyCall func(ctx context.Context, api *connect.Client, t httptypes.Target) (offline.Answer, error)
 
 // add adds the command's flags and returns the command, which runs call with the key.
 func (k *keyCommand) add(cmd *cobra.Command, call keyCall) *cobra.Command {
@@ -133,7 +134,7 @@ func newStateCommand(c *connect.Connection) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&remoteAddress, "remote-address", "", "client address, for overrides that select by it")
 	cmd.Flags().StringVar(&principal, "principal", "", "authenticated user, for overrides that select by it")
-	return k.add(cmd, func(ctx context.Context, api *connect.Client, t httptypes.Target) (connect.Answer, error) {
+	return k.add(cmd, func(ctx context.Context, api *connect.Client, t httptypes.Target) (offline.Answer, error) {
 		return api.State(ctx, t, remoteAddress, principal)
 	})
 }
@@ -153,7 +154,7 @@ func newBlockCommand(c *connect.Connection) *cobra.Command {
 		},
 	}
 	duration.Var(cmd.Flags(), &length, "for", 0, "length of the block, 1ms to 720h (required)")
-	return k.add(cmd, func(ctx context.Context, api *connect.Client, t httptypes.Target) (connect.Answer, error) {
+	return k.add(cmd, func(ctx context.Context, api *connect.Client, t httptypes.Target) (offline.Answer, error) {
 		t.Duration = length.String()
 		return api.Change(ctx, "/v1/block", t, fmt.Sprintf("Blocked the key under %s for %s.", t.Policy, connect.Short(length)), "")
 	})
@@ -172,7 +173,7 @@ func newUnblockCommand(c *connect.Connection) *cobra.Command {
   kubectl weir unblock login --key-hash 8b8e3c0f4f8f0c1e -n shop
   kubectl weir unblock login --all -n shop`,
 	}
-	return k.add(cmd, func(ctx context.Context, api *connect.Client, t httptypes.Target) (connect.Answer, error) {
+	return k.add(cmd, func(ctx context.Context, api *connect.Client, t httptypes.Target) (offline.Answer, error) {
 		if k.all && k.part == "" {
 			return api.UnblockAll(ctx, t.Policy)
 		}
@@ -188,7 +189,7 @@ func newResetCommand(c *connect.Connection) *cobra.Command {
 		Short:   "Delete the spent units and the block of a key",
 		Example: "  kubectl weir reset login user-42 192.0.2.1 -n shop",
 	}
-	return k.add(cmd, func(ctx context.Context, api *connect.Client, t httptypes.Target) (connect.Answer, error) {
+	return k.add(cmd, func(ctx context.Context, api *connect.Client, t httptypes.Target) (offline.Answer, error) {
 		return api.Change(ctx, "/v1/reset", t, "Reset the key under "+t.Policy+".",
 			"The key had no spent units and no block under "+t.Policy+".")
 	})

@@ -17,14 +17,11 @@ import (
 // TopList is the answer of GET /v1/top.
 type TopList struct {
 	httptypes.TopList
-
-	color bool
 }
 
 // write writes the decisions and the keys as two tables.
 func (l *TopList) write(w io.Writer) error {
 	t := connect.NewTable(w)
-	t.Bold = l.color
 	t.Heading("POLICY", "MODE", "DENIED 1M", "DENIED 5M", "DENIED 1H", "ALLOWED 1H")
 	for i := range l.Policies {
 		p := &l.Policies[i]
@@ -64,7 +61,6 @@ func decisions(t *connect.Table, policy string, mode plan.Mode, d *httptypes.Dec
 // writeCandidates writes a table of the policies whose candidates differ from the limits in force.
 func (l *TopList) writeCandidates(w io.Writer) error {
 	t := connect.NewTable(w)
-	t.Bold = l.color
 	for i := range l.Policies {
 		p := &l.Policies[i]
 		if p.Decisions == nil || p.Decisions.LastHour.CandidateDenied+p.Decisions.LastHour.CandidateAllowed == 0 {
@@ -86,7 +82,6 @@ func (l *TopList) writeCandidates(w io.Writer) error {
 
 func (l *TopList) writeKeys(w io.Writer) error {
 	t := connect.NewTable(w)
-	t.Bold = l.color
 	for i := range l.Policies {
 		p := &l.Policies[i]
 		for j := range p.Keys[:min(len(p.Keys), shownKeys)] {

@@ -24,7 +24,6 @@ type foundKeys struct {
 	httptypes.FoundKeys
 
 	value string // that was searched for
-	color bool
 }
 
 func newWhoCommand(c *connect.Connection) *cobra.Command {
@@ -47,12 +46,12 @@ most often in the last minutes. Values of headers are masked in the answer, and 
 			return errors.New("VALUE: must not be empty")
 		}
 		return l.run(cmd, nil, func(cmd *cobra.Command, ctx context.Context, api *connect.Client, scope url.Values) error {
-			found := &foundKeys{value: args[0], color: offline.HasColor(cmd.OutOrStdout())}
+			found := &foundKeys{value: args[0]}
 			body, err := find(ctx, api, cmd.ErrOrStderr(), scope, found)
 			if err != nil {
 				return err
 			}
-			return l.Output.Write(cmd.OutOrStdout(), connect.Answer{Body: body, Text: found.write})
+			return l.Output.Write(cmd.OutOrStdout(), offline.Answer{Body: body, Text: found.write})
 		})
 	}
 	return cmd
@@ -71,7 +70,6 @@ func (l *foundKeys) write(w io.Writer) error {
 		return l.writeNotes(w)
 	}
 	t := connect.NewTable(w)
-	t.Bold = l.color
 	t.Heading("POLICY", "KEY", "HASH", "STATE", "LIFT WITH")
 	for i := range l.Keys {
 		k := &l.Keys[i]

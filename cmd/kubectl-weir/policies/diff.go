@@ -30,7 +30,7 @@ const (
 )
 
 func newDiffCommand(c *connect.Connection) *cobra.Command {
-	var o connect.Output
+	var o offline.Output
 	var files []string
 	cmd := &cobra.Command{
 		Use:   "diff -f PATH...",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 // Commands returns the commands of this package.
@@ -41,7 +42,7 @@ type checkFlags struct {
 
 func newExplainCommand(c *connect.Connection) *cobra.Command {
 	check := &checkFlags{}
-	var o connect.Output
+	var o offline.Output
 	cmd := &cobra.Command{
 		Use:   "explain [URL]",
 		Short: "Show which policies apply to a request, why, and which nearly do",
@@ -72,7 +73,7 @@ a domain and descriptors, or that names policies.`,
 				if err != nil {
 					return err
 				}
-				return o.Write(cmd.OutOrStdout(), connect.Answer{Body: text, Text: x.write})
+				return o.Write(cmd.OutOrStdout(), offline.Answer{Body: text, Text: x.write})
 			})
 		},
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 const (
@@ -76,7 +77,7 @@ Removes the annotation ratelimit.weir.dev/shadow-until.`,
 // modeCommand is a command that changes the annotation of a policy.
 type modeCommand struct {
 	*connect.Connection
-	output connect.Output
+	output offline.Output
 }
 
 // add adds the command's flags and returns the command, which sets the annotation to the value, or
@@ -130,13 +131,13 @@ func (p *policies) get(ctx context.Context) (*v1alpha1.RateLimitPolicy, error) {
 
 // shadow sets the annotation, or removes it if the value is "". It returns when the leader reports
 // the new mode as enforced.
-func (p *policies) shadow(ctx context.Context, progress io.Writer, value string) (connect.Answer, error) {
+func (p *policies) shadow(ctx context.Context, progress io.Writer, value string) (offline.Answer, error) {
 	policy, err := p.get(ctx)
 	if err != nil {
-		return connect.Answer{}, err
+		return offline.Answer{}, err
 	}
 	if mode := policy.Spec.Mode; mode != "" && mode != v1alpha1.ModeEnforce {
-		return connect.Answer{}, fmt.Errorf("spec.mode is %s, which the annotation does not change; edit the policy", mode)
+		return offline.Answer{}, fmt.Errorf("spec.mode is %s, which the annotation does not change; edit the policy", mode)
 	}
 	text := fmt.Sprintf("%s is in Shadow until %s: it denies no request.", p.id, value)
 	var annotation any = value
@@ -147,13 +148,13 @@ func (p *policies) shadow(ctx context.Context, progress io.Writer, value string)
 		}
 	}
 	if err := p.annotate(ctx, annotation); err != nil {
-		return connect.Answer{}, err
+		return offline.Answer{}, err
 	}
 	if err := p.await(ctx, progress, value); err != nil {
-		return connect.Answer{}, err
+		return offline.Answer{}, err
 	}
 	body, err := json.Marshal(map[string]string{"policy": p.id, "shadowUntil": value})
-	return connect.Answer{Body: body, Text: connect.Line(text)}, err
+	return offline.Answer{Body: body, Text: offline.Line(text)}, err
 }
 
 func (p *policies) annotate(ctx context.Context, value any) error {
