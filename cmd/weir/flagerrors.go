@@ -45,10 +45,7 @@ func validateAddress(flag, address, example string) error {
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	if err != nil {
-		return fmt.Errorf("%s %q: must be host:port, such as %s, or empty", flag, address, example)
-	}
-	return nil
+	return reject.If(err != nil, "%s %q: must be host:port, such as %s, or empty", flag, address, example)
 }
 
 // parseNetwork parses a network of the flag.

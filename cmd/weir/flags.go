@@ -239,10 +239,7 @@ func (f *decisionFlags) authorizer() (httpapi.Authorizer, error) {
 		return nil, nil //nolint:nilnil // no file, no authorizer
 	}
 	authorizer, err := httpapi.NewTokenFile(f.adminTokenFile)
-	if err != nil {
-		return nil, fmt.Errorf("--admin-token-file: %w", err)
-	}
-	return authorizer, nil
+	return authorizer, reject.Wrap("--admin-token-file", err)
 }
 
 // logger returns a logger that writes JSON to standard error.

@@ -17,8 +17,8 @@ func If(invalid bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// Wrap returns the error with the names of its flags in front, nil for nil.
-func Wrap(flags string, err error) error { return If(err != nil, "%s: %w", flags, err) }
+// Wrap returns the error with what is invalid in front, such as the names of flags; nil for nil.
+func Wrap(what string, err error) error { return If(err != nil, "%s: %w", what, err) }
 
 // Name returns an error with the problems of a name, which functions such as validation.IsDNS1123Label find, nil for none.
 func Name(flag, name string, problems []string) error {

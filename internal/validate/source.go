@@ -46,10 +46,7 @@ func Load(paths []string, stdin io.Reader) ([]Source, error) {
 			sources = append(sources, source)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return sources, nil
+	return sources, errors.Join(errs...)
 }
 
 // list returns the file, or the files in the folder.

@@ -6,7 +6,6 @@ package warning
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,17 +186,12 @@ func (p *policyExceptions) compareKeysAs(of *plan.Plan) {
 	}
 }
 
-func (p *policyExceptions) keyOf(parts []string) (key exceptionKey) {
+func (p *policyExceptions) keyOf(parts []string) exceptionKey {
 	if p.of != nil {
 		parts = compile.ExceptionKey(parts, p.of)
 	}
-	var text []byte
-	for _, part := range parts {
-		text = append(binary.AppendUvarint(text, uint64(len(part))), part...)
-	}
-	sum := sha256.Sum256(text)
-	copy(key[:], sum[:])
-	return key
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", parts))
+	return exceptionKey(sum[:len(exceptionKey{})])
 }
 
 func (p *policyExceptions) add(e *v1alpha1.RateLimitException) {

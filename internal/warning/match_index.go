@@ -6,9 +6,8 @@ package warning
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
+	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -30,33 +29,15 @@ type MatchIndex struct {
 // matchKey is a hash of a match, equal for matches that differ only in the order of lists.
 type matchKey [16]byte
 
-func keyOf(m *plan.Match) (key matchKey) {
-	text := make([]byte, 0, 512)
-	add := func(values ...string) {
-		text = binary.AppendUvarint(text, uint64(len(values)))
-		for _, value := range values {
-			text = append(binary.AppendUvarint(text, uint64(len(value))), value...)
-		}
-	}
-	for _, list := range [][]string{plan.TargetTexts(m.Targets), m.Hosts, m.Methods, m.Paths} {
-		add(sorted(list, strings.Compare)...)
-	}
-	add("")
-	for _, w := range sorted(m.Descriptors, compareEntryMatches) {
-		add(w.Key, w.Value, strconv.FormatBool(w.Prefix), strconv.Itoa(len(w.Except)), strconv.Itoa(len(w.ExceptPrefixes)))
-		add(w.Except...)
-		add(w.ExceptPrefixes...)
-	}
-	for _, entries := range [][]plan.Entry{m.Headers, m.QueryParameters} {
-		add("")
-		for _, e := range sorted(entries, compareEntries) {
-			add(e.Key, e.Value)
-		}
-	}
-	add(m.Domain, m.When, strconv.FormatBool(m.ForbidsOtherEntries))
+func keyOf(m *plan.Match) matchKey {
+	sameOrder := *m
+	sameOrder.Targets, sameOrder.Hosts = sorted(m.Targets, cmp.Compare), sorted(m.Hosts, cmp.Compare)
+	sameOrder.Methods, sameOrder.Paths = sorted(m.Methods, cmp.Compare), sorted(m.Paths, cmp.Compare)
+	sameOrder.Descriptors = sorted(m.Descriptors, compareEntryMatches)
+	sameOrder.Headers, sameOrder.QueryParameters = sorted(m.Headers, compareEntries), sorted(m.QueryParameters, compareEntries)
+	text, _ := json.Marshal(&sameOrder) //nolint:errchkjson // texts and booleans
 	sum := sha256.Sum256(text)
-	copy(key[:], sum[:])
-	return key
+	return matchKey(sum[:len(matchKey{})])
 }
 
 func compareEntries(a, b plan.Entry) int {

@@ -58,10 +58,8 @@ type wiring struct {
 // keeps the target from asking Weir.
 func Make(o *Options, found *Facts) (manifests []Manifest, notes []string, err error) {
 	m := &wiring{options: o, found: found}
-	if err := m.make(); err != nil {
-		return nil, nil, err
-	}
-	return m.manifests, m.notes, nil
+	err = m.make()
+	return m.manifests, m.notes, err
 }
 
 func (m *wiring) add(comment string, object *unstructured.Unstructured) {

@@ -39,10 +39,7 @@ type Client struct {
 func (c *Client) State(ctx context.Context, t httptypes.Target, remoteAddress, principal string) (offline.Answer, error) {
 	state := &KeyState{}
 	body, err := c.Call(ctx, http.MethodGet, "/v1/state?"+t.Query(remoteAddress, principal).Encode(), nil, state)
-	if err != nil {
-		return offline.Answer{}, err
-	}
-	return offline.Answer{Body: body, Text: state.write}, nil
+	return offline.Answer{Body: body, Text: state.write}, err
 }
 
 // Change changes the key. Its text is changed, or unchanged if there was nothing to change.
@@ -66,10 +63,7 @@ func (c *Client) Change(ctx context.Context, path string, t httptypes.Target, ch
 func (c *Client) UnblockAll(ctx context.Context, policy string) (offline.Answer, error) {
 	result := httptypes.Changed{Lifted: new(int)}
 	body, err := c.Post(ctx, "/v1/unblock", &httptypes.Target{Policy: policy, All: true}, &result)
-	if err != nil {
-		return offline.Answer{}, err
-	}
-	return offline.Answer{Body: body, Text: offline.Line(fmt.Sprintf("Blocks lifted under %s: %d.", policy, *result.Lifted))}, nil
+	return offline.Answer{Body: body, Text: offline.Line(fmt.Sprintf("Blocks lifted under %s: %d.", policy, *result.Lifted))}, err
 }
 
 // Version returns the version of Weir.

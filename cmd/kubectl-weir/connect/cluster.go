@@ -29,6 +29,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 const (
@@ -79,14 +80,14 @@ func (c *Connection) connectToCluster(ctx context.Context, api *Client, withToke
 func (c *Connection) RestConfig() (*rest.Config, error) {
 	config, err := c.Kube.ToRESTConfig()
 	if err != nil {
-		return nil, err
+		return nil, reject.Wrap("--kubeconfig", err)
 	}
 	raw, err := c.Kube.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
-		return nil, err
+		return nil, reject.Wrap("--kubeconfig", err)
 	}
 	if len(raw.Clusters) == 0 && config.Host == clientcmd.ClusterDefaults.Server {
-		return nil, errors.New("names no cluster")
+		return nil, errors.New("--kubeconfig: names no cluster")
 	}
 	return config, nil
 }
@@ -95,26 +96,20 @@ func (c *Connection) RestConfig() (*rest.Config, error) {
 func (c *Connection) Clients() (*rest.Config, kubernetes.Interface, error) {
 	config, err := c.RestConfig()
 	if err != nil {
-		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, nil, err
 	}
 	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	return config, kube, nil
+	return config, kube, reject.Wrap("--kubeconfig", err)
 }
 
 // Objects returns the client for objects of any kind.
 func (c *Connection) Objects() (dynamic.Interface, error) {
 	config, err := c.RestConfig()
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, err
 	}
 	kube, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	return kube, nil
+	return kube, reject.Wrap("--kubeconfig", err)
 }
 
 // ObjectsOf returns the client for a resource of Weir.

@@ -81,10 +81,7 @@ func validateAddress(address string) error {
 // Namespace returns the Namespace of the policy.
 func (c *Connection) Namespace() (string, error) {
 	namespace, _, err := c.Kube.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return "", fmt.Errorf("--namespace: %w", err)
-	}
-	return namespace, nil
+	return namespace, reject.Wrap("--namespace", err)
 }
 
 // WithClient calls do with a client that has a token. It closes the connection afterwards. Its

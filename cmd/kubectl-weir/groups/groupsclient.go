@@ -23,6 +23,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/kubectl-weir/connect"
 	"github.com/weir-dev/weir/cmd/kubectl-weir/policies"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 const (
@@ -52,7 +53,7 @@ func keyGroupsOf(c *connect.Connection) (*keyGroups, error) {
 	}
 	client, err := keyGroupsClient(c)
 	if err != nil {
-		return nil, connect.AsFailed(fmt.Errorf("--kubeconfig: %w", err))
+		return nil, connect.AsFailed(err)
 	}
 	return &keyGroups{client: client, namespace: namespace}, nil
 }
@@ -70,7 +71,8 @@ func keyGroupsClient(c *connect.Connection) (*rest.RESTClient, error) {
 	}
 	config.QPS, config.APIPath, config.GroupVersion = -1, "/apis", &v1alpha1.GroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientFor(config)
+	client, err := rest.RESTClientFor(config)
+	return client, reject.Wrap("--kubeconfig", err)
 }
 
 func (k *keyGroups) of(request *rest.Request) *rest.Request {
@@ -121,10 +123,7 @@ func (k *keyGroups) apply(ctx context.Context, group *v1alpha1.RateLimitKeyGroup
 		err = k.of(k.client.Patch(types.ApplyPatchType)).Name(group.Name).VersionedParams(options, metav1.ParameterCodec).
 			SetHeader("Accept", onlyMetadata).Body(data).Do(ctx).Error()
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", group.Name, err)
-	}
-	return nil
+	return reject.Wrap(group.Name, err)
 }
 
 // await waits until every replica has loaded the applied objects.
