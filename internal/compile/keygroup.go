@@ -46,15 +46,13 @@ func KeyGroup(group *v1alpha1.RateLimitKeyGroup) (*plan.KeyGroup, field.ErrorLis
 	if unsupported := withUnsupported(nil, group.Spec.Unsupported); len(unsupported) > 0 {
 		return nil, unsupported
 	}
-	keys := slices.Clone(group.Spec.Keys)
-	slices.Sort(keys)
 	compiled := &plan.KeyGroup{
 		Namespace:  group.Namespace,
 		Name:       group.Name,
 		UID:        string(group.UID),
 		Generation: group.Generation,
 		Group:      group.Spec.Group,
-		Keys:       plan.NewKeyList(slices.Compact(keys)...),
+		Keys:       plan.NewKeyList(slices.Compact(slices.Sorted(slices.Values(group.Spec.Keys)))...),
 	}
 	if err := compiled.Validate(); err != nil { // the schema should have rejected it
 		return nil, field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, strings.ReplaceAll(err.Error(), "\n", "; "))}

@@ -73,9 +73,10 @@ func (c *collector) skip(of *configuration, what string) {
 	c.addNote(Note{At: strings.TrimSuffix(of.place(""), ": "), Text: what + " has no limits that the command reads"})
 }
 
-// lose notes a limit that no policy has.
-func (c *collector) lose(at, format string, args ...any) {
+// lose notes a limit that no policy has. It returns false, for callers that report whether they could convert it.
+func (c *collector) lose(at, format string, args ...any) bool {
 	c.addNote(Note{At: c.placed(at), Text: "lost: " + fmt.Sprintf(format, args...), Loss: true})
+	return false
 }
 
 // newPolicy returns a policy with a name from the words, unique in its namespace.
@@ -147,8 +148,7 @@ func compileValid(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (compil
 func (c *collector) setThreshold(at string, policy *v1alpha1.RateLimitPolicy, limit *v1alpha1.Limit, n uint64) bool {
 	most := plan.Algorithm(limit.Algorithm).MaxThreshold()
 	if n > uint64(most) { //nolint:gosec // thresholds are positive
-		c.lose(at, "%d exceeds the largest threshold, %d", n, most)
-		return false
+		return c.lose(at, "%d exceeds the largest threshold, %d", n, most)
 	}
 	if n == 0 {
 		n = 1
@@ -171,6 +171,11 @@ func windowOf(d time.Duration) v1alpha1.Duration {
 // sortedSet returns the elements in ascending order, each once.
 func sortedSet[T cmp.Ordered](elements []T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(elements)))
+}
+
+// wholeAddress returns the part of a key by which each client address has its own counter.
+func wholeAddress() v1alpha1.KeyPart {
+	return v1alpha1.KeyPart{Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{IPv6PrefixLength: new(int32(128))}}
 }
 
 // allOf joins conditions; none is "".

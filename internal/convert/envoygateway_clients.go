@@ -179,9 +179,7 @@ func (c *clients) addSource(s *valueSelector) {
 	prefix := netip.MustParsePrefix(*s.Value)
 	c.network = &network{prefix: prefix.Masked(), distinct: s.Type == "Distinct", inverted: s.Invert}
 	if c.network.distinct {
-		c.key = append(c.key, v1alpha1.KeyPart{
-			Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{IPv6PrefixLength: new(int32(128))},
-		})
+		c.key = append(c.key, wholeAddress())
 	}
 }
 

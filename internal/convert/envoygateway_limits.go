@@ -97,12 +97,10 @@ func (c *trafficConverter) setLimit(s source, policy *v1alpha1.RateLimitPolicy, 
 		requests /= cost
 	}
 	if rule.Limit.FromMetadata != nil {
-		c.lose(s.at()+".limit.fromMetadata", "checks do not see the metadata that the proxy writes after them. For limits that differ between clients, use overrides")
-		return false
+		return c.lose(s.at()+".limit.fromMetadata", "checks do not see the metadata that the proxy writes after them. For limits that differ between clients, use overrides")
 	}
 	if window := time.Duration(rule.Limit.seconds()) * time.Second; window > plan.Algorithm(limit.Algorithm).MaxWindow() {
-		c.lose(s.at()+".limit.unit", "windows of token buckets are at most %s", windowOf(plan.Algorithm(limit.Algorithm).MaxWindow()))
-		return false
+		return c.lose(s.at()+".limit.unit", "windows of token buckets are at most %s", windowOf(plan.Algorithm(limit.Algorithm).MaxWindow()))
 	}
 	if !c.setThreshold(s.at()+".limit.requests", policy, &limit, requests) {
 		return false
@@ -174,8 +172,7 @@ func (c *trafficConverter) exempt(s source, policy *v1alpha1.RateLimitPolicy, se
 	for i, other := range set.local {
 		selected, problems := clientsOf(other.rule())
 		if len(problems) > 0 {
-			c.lose(s.at(), "the rule is for requests that %s does not select, and that cannot be converted", other.field())
-			return false
+			return c.lose(s.at(), "the rule is for requests that %s does not select, and that cannot be converted", other.field())
 		}
 		override := v1alpha1.Override{Name: fmt.Sprintf("rule-%d", i), CIDRs: selected.network.cidrs(), When: selected.cel(), Action: v1alpha1.OverrideActionAllow}
 		if override.When == "" && len(override.CIDRs) == 0 {

@@ -51,14 +51,11 @@ func (c *trafficConverter) noteTarget(p *trafficPolicy, field string, t wiring.T
 		c.note(at, "has no effect: rate limits are for HTTP")
 		return true
 	case !isRouteOrGateway(t.Kind):
-		c.lose(at, "policies of the kind %q are not supported, only of Gateway, HTTPRoute and GRPCRoute", t.Kind)
-		return false
+		return c.lose(at, "policies of the kind %q are not supported, only of Gateway, HTTPRoute and GRPCRoute", t.Kind)
 	case c.object(t.Kind, p.Namespace, t.Name) == nil:
-		c.lose(at, "%s %s is not among the files", t.Kind, t.Name)
-		return false
+		return c.lose(at, "%s %s is not among the files", t.Kind, t.Name)
 	case t.SectionName != "" && !c.hasSection(p.Namespace, t):
-		c.lose(at, "%s %s has no rule or listener %q", t.Kind, t.Name, t.SectionName)
-		return false
+		return c.lose(at, "%s %s has no rule or listener %q", t.Kind, t.Name, t.SectionName)
 	}
 	return c.noteConflict(p, at, t)
 }
@@ -82,8 +79,7 @@ func (c *trafficConverter) noteConflict(p *trafficPolicy, at string, t wiring.Ta
 	case first == p:
 		return true
 	case first.CreationTimestamp.IsZero() || p.CreationTimestamp.IsZero():
-		c.lose(at, "%s has this target, too, and only the older one applies: the files have no creationTimestamp", first.id())
-		return false
+		return c.lose(at, "%s has this target, too, and only the older one applies: the files have no creationTimestamp", first.id())
 	}
 	c.note(at, "has no effect: %s is older and has this target, too", first.id())
 	return true
@@ -93,8 +89,7 @@ func (c *trafficConverter) noteConflict(p *trafficPolicy, at string, t wiring.Ta
 func (c *trafficConverter) noteSelector(p *trafficPolicy, field string, s *wiring.TargetSelector) bool {
 	at := p.id() + ": " + field
 	if problem := selectorProblem(s); problem != "" {
-		c.lose(at, "%s", problem)
-		return false
+		return c.lose(at, "%s", problem)
 	}
 	isKnown, selects := true, false
 	for _, m := range c.targetManifests() {

@@ -178,9 +178,7 @@ func (c *nginxConverter) convert(ctx context.Context, i *nginxIngress) {
 	if policy.Spec.Limits = c.limits(i); len(policy.Spec.Limits) == 0 {
 		return
 	}
-	policy.Spec.Key = []v1alpha1.KeyPart{{
-		Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{IPv6PrefixLength: new(int32(128))},
-	}}
+	policy.Spec.Key = []v1alpha1.KeyPart{wholeAddress()}
 	policy.Spec.Overrides = allowlist(i.allowed)
 	policy.Spec.Matches = c.matches(i)
 	switch {

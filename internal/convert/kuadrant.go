@@ -188,8 +188,7 @@ func (c *kuadrantConverter) convert(ctx context.Context, s *scope) {
 // rates sets the limits of the policy, and reports whether all could be converted.
 func (c *kuadrantConverter) rates(at string, policy *v1alpha1.RateLimitPolicy, name string, limit *kuadrantLimit) bool {
 	if len(limit.Rates) == 0 {
-		c.lose(at+".rates", "is empty")
-		return false
+		return c.lose(at+".rates", "is empty")
 	}
 	for i, rate := range limit.Rates {
 		at := fmt.Sprintf("%s.rates[%d]", at, i)
@@ -197,11 +196,9 @@ func (c *kuadrantConverter) rates(at string, policy *v1alpha1.RateLimitPolicy, n
 		window := exact.Truncate(time.Second)
 		switch {
 		case err != nil:
-			c.lose(at+".window", "%q is not a duration", rate.Window)
-			return false
+			return c.lose(at+".window", "%q is not a duration", rate.Window)
 		case window > plan.MaxFixedWindow || window < time.Second:
-			c.lose(at+".window", "windows are 1s to 8784h")
-			return false
+			return c.lose(at+".window", "windows are 1s to 8784h")
 		case window != exact:
 			c.note(at+".window", "is %s: Kuadrant counts whole seconds", windowOf(window))
 		}

@@ -142,9 +142,7 @@ func (c *kuadrantConverter) counters(at string, limit *kuadrantLimit) (parts []v
 		case header != nil:
 			parts = append(parts, v1alpha1.KeyPart{Type: v1alpha1.KeyPartHeader, Header: &v1alpha1.HeaderKey{Name: oneOf(header[1:])}})
 		case cel == "remoteAddress":
-			parts = append(parts, v1alpha1.KeyPart{
-				Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{IPv6PrefixLength: new(int32(128))},
-			})
+			parts = append(parts, wholeAddress())
 		case cel == "principal":
 			parts = append(parts, v1alpha1.KeyPart{Type: v1alpha1.KeyPartPrincipal, Principal: &v1alpha1.PrincipalKey{}})
 		default:

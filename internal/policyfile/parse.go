@@ -135,15 +135,7 @@ func notText(data []byte) (at Position, problem string) {
 	}
 	if !utf8.Valid(valid) {
 		problem = "not a text file in UTF-8"
-		end := 0
-		for end < len(valid) {
-			r, size := utf8.DecodeRune(valid[end:])
-			if r == utf8.RuneError && size == 1 {
-				break
-			}
-			end += size
-		}
-		valid = valid[:end]
+		valid = valid[:bytes.IndexRune(valid, utf8.RuneError)]
 	}
 	if problem == "" {
 		return Position{}, ""

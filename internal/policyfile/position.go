@@ -4,6 +4,7 @@
 package policyfile
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,23 +81,15 @@ func child(node *yaml.Node, step string) (at, value *yaml.Node) {
 	return nil, nil
 }
 
+// pathStep is a name or an index of a path.
+var pathStep = regexp.MustCompile(`\[[^\]]*\]?|[^.\[]+`)
+
 // steps divides a path such as "spec.limits[0].window", "metadata.annotations[a.b/c]" into the
 // names and indexes.
-func steps(path string) (steps []string) {
-	for path != "" {
-		if rest, bracket := strings.CutPrefix(path, "["); bracket {
-			inner, after, _ := strings.Cut(rest, "]")
-			steps, path = append(steps, inner), strings.TrimPrefix(after, ".")
-			continue
-		}
-		end := strings.IndexAny(path, ".[")
-		if end < 0 {
-			return append(steps, path)
-		}
-		if end > 0 {
-			steps = append(steps, path[:end])
-		}
-		path = strings.TrimPrefix(path[end:], ".")
+func steps(path string) []string {
+	found := pathStep.FindAllString(path, -1)
+	for i, text := range found {
+		found[i] = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
 	}
-	return steps
+	return found
 }
