@@ -65,13 +65,12 @@ func New(o Options) (*Client, error) {
 	if !o.FailMode.Valid() {
 		return nil, errors.New("weir: FailMode: choose Open or Closed")
 	}
-	if o.Timeout < 0 {
+	switch {
+	case o.Timeout < 0:
 		return nil, fmt.Errorf("weir: Timeout %v: must not be negative", o.Timeout)
-	}
-	if o.ResendFor < 0 {
+	case o.ResendFor < 0:
 		return nil, fmt.Errorf("weir: ResendFor %v: must not be negative", o.ResendFor)
-	}
-	if o.ResendFor > maxResendFor {
+	case o.ResendFor > maxResendFor:
 		return nil, fmt.Errorf("weir: ResendFor %v: must be at most %v, or charges may count twice", o.ResendFor, maxResendFor)
 	}
 	c := &Client{
@@ -136,8 +135,8 @@ func (c *Client) askForDecision(ctx context.Context, ask func(context.Context) (
 // isInvalid reports whether Weir rejects the check, and not the server in front of it, which sends
 // no code.
 func isInvalid(err error) bool {
-	var answer *Error
-	return errors.As(err, &answer) && answer.Code != "" &&
+	answer, isAnswer := errors.AsType[*Error](err)
+	return isAnswer && answer.Code != "" &&
 		(answer.Status == http.StatusBadRequest || answer.Status == http.StatusRequestEntityTooLarge)
 }
 

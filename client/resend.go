@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -52,16 +53,12 @@ func (c *Client) sendOnce(ctx context.Context, path string, body, answer any) er
 	return nil
 }
 
+// temporary are the statuses of servers without Redis or without Weir.
+var temporary = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+
 // isTemporary reports whether the same request may be answered later: nothing answered, or
 // a server without Redis or without Weir.
 func isTemporary(err error) bool {
-	var answer *Error
-	if !errors.As(err, &answer) {
-		return true
-	}
-	switch answer.Status {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+	answer, isAnswer := errors.AsType[*Error](err)
+	return !isAnswer || slices.Contains(temporary, answer.Status)
 }

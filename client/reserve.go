@@ -151,8 +151,7 @@ func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) (open bool, 
 		body["ttl"] = ttl.String()
 	}
 	err = r.client.resend(ctx, "/v1/renew", body, &struct{}{})
-	var answer *Error
-	if errors.As(err, &answer) && answer.Status == http.StatusGone {
+	if answer, isAnswer := errors.AsType[*Error](err); isAnswer && answer.Status == http.StatusGone {
 		return false, nil
 	}
 	return err == nil, err
