@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -82,10 +83,10 @@ func newGatewayCluster(ctx context.Context, c *connect.Connection) (*gatewayClus
 	cluster := &gatewayCluster{kube: kube, objects: objects, weirNamespace: c.WeirNamespace}
 	var missing []string
 	for _, kind := range []string{plan.TargetGateway, plan.TargetHTTPRoute, plan.TargetGRPCRoute, "ReferenceGrant", "SecurityPolicy"} {
-		served, err := cluster.serves(resources[kind])
+		served, err := discovery.IsResourceEnabled(kube.Discovery(), resources[kind])
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, fmt.Errorf("cannot list the kinds of %s: %w", resources[kind].GroupVersion(), err)
 		case kind == plan.TargetGRPCRoute:
 			cluster.hasGRPCRoutes = served
 		case !served:
@@ -96,18 +97,6 @@ func newGatewayCluster(ctx context.Context, c *connect.Connection) (*gatewayClus
 		return nil, fmt.Errorf("this cluster does not serve %s: install Envoy Gateway with its CRDs; docs/integrations has the other proxies", strings.Join(missing, ", "))
 	}
 	return cluster, ctx.Err()
-}
-
-// serves reports whether the API server knows the resource.
-func (g *gatewayCluster) serves(resource schema.GroupVersionResource) (bool, error) {
-	list, err := g.kube.Discovery().ServerResourcesForGroupVersion(resource.GroupVersion().String())
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("cannot list the kinds of %s: %w", resource.GroupVersion(), err)
-	}
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
 }
 
 // inspect returns what the manifests need.
