@@ -19,7 +19,6 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/backtest"
 	"github.com/weir-dev/weir/internal/reject"
-	"github.com/weir-dev/weir/internal/validate"
 )
 
 // backtestMemory is the soft memory limit of a backtest, in bytes. Above it the garbage collector
@@ -158,27 +157,15 @@ func (f *backtestFlags) source() (backtest.Source, error) {
 }
 
 // load reads the policies, which must be valid. Findings are written to standard error.
-func (f *backtestFlags) load(cmd *cobra.Command) ([]*v1alpha1.RateLimitPolicy, error) {
-	sources, err := validate.Load(f.policies, cmd.InOrStdin())
+func (f *backtestFlags) load(cmd *cobra.Command) (policies []*v1alpha1.RateLimitPolicy, err error) {
+	result, err := LoadValid(cmd, f.policies, f.namespace)
 	if err != nil {
-		return nil, ExitWith(exitUsage, err)
+		return nil, err
 	}
-	result := validate.Run(cmd.Context(), sources, f.namespace)
-	if result.Count(validate.SeverityError) > 0 {
-		notes := cmd.ErrOrStderr()
-		if err := result.Write(notes, validate.FormatText, HasColor(notes)); err != nil {
-			return nil, ExitWith(exitFindings, err)
-		}
-		return nil, ExitWith(exitFindings, errors.New("-f: the policies are invalid"))
+	for _, p := range result.Policies {
+		policies = append(policies, p.RateLimitPolicy)
 	}
-	policies := make([]*v1alpha1.RateLimitPolicy, len(result.Policies))
-	for i, p := range result.Policies {
-		policies[i] = p.RateLimitPolicy
-	}
-	if len(policies) == 0 {
-		return nil, ExitWith(exitUsage, errors.New("-f: the files have no RateLimitPolicy"))
-	}
-	return policies, nil
+	return policies, ExitWith(exitUsage, reject.If(len(policies) == 0, "-f: the files have no RateLimitPolicy"))
 }
 
 // spool copies standard input to a temporary file, since the log is read several times.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -59,7 +58,10 @@ Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid argume
 			if err != nil {
 				return err
 			}
-			objects, err := loadObjects(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), files, namespace)
+			objects, err := offline.LoadValid(cmd, files, namespace)
+			if err == nil && objects.IsEmpty() {
+				err = errors.New("-f: no RateLimitPolicy, RateLimitKeyGroup or RateLimitException found")
+			}
 			if err != nil {
 				return &offline.ExitError{Code: ExitDiffFailed, Err: err}
 			}
@@ -82,25 +84,6 @@ Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid argume
 	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "file or folder with policies, key groups and exceptions, or - for standard input")
 	o.AddFlag(cmd)
 	return cmd
-}
-
-// loadObjects returns the objects of the files, in the Namespace unless they set another one. Findings are written to problems.
-func loadObjects(ctx context.Context, stdin io.Reader, problems io.Writer, files []string, namespace string) (*validate.Result, error) {
-	sources, err := validate.Load(files, stdin)
-	if err != nil {
-		return nil, err
-	}
-	result := validate.Run(ctx, sources, namespace)
-	if n := result.Count(validate.SeverityError); n > 0 {
-		if err := result.Write(problems, validate.FormatText, offline.HasColor(problems)); err != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("errors in the files: %d", n)
-	}
-	if result.IsEmpty() {
-		return nil, errors.New("-f: no RateLimitPolicy, RateLimitKeyGroup or RateLimitException found")
-	}
-	return result, nil
 }
 
 // Differences is the result of diff.
