@@ -54,7 +54,7 @@ type replay struct {
 
 // newReplay returns a replay, whose store is still missing.
 func newReplay(plans []*plan.Plan) *replay {
-	r := &replay{plans: applicable(plans), count: newCounts()}
+	r := &replay{plans: applicable(plans), count: counts{minutes: map[int64]*leveled{}}}
 	r.recorder = newRecorder(nil, r.plans)
 	draws := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same log gives the same result
 	r.engine = engine.New(engine.Options{
@@ -144,8 +144,6 @@ type counts struct {
 	minutes        map[int64]*leveled // since 1970
 	line           timeline
 }
-
-func newCounts() counts { return counts{minutes: map[int64]*leveled{}} }
 
 func (c *counts) add(e *entry, level int, denied bool) {
 	if c.lines == 0 {

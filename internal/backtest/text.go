@@ -151,26 +151,10 @@ func quoted(line string) (text, rest string) {
 	return unescape(line), ""
 }
 
-// unescape replaces \x22 and \" as nginx and Apache write them.
+// unescape replaces \x22 and \" as nginx and Apache write them. Other texts with backslashes stay as they are.
 func unescape(text string) string {
-	if strings.IndexByte(text, '\\') < 0 {
-		return text
+	if unescaped, err := strconv.Unquote(`"` + text + `"`); err == nil {
+		return unescaped
 	}
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' || i+1 == len(text) {
-			b.WriteByte(text[i])
-			continue
-		}
-		i++
-		if text[i] == 'x' && i+2 < len(text) {
-			if n, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
+	return text
 }
