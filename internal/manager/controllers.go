@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -131,16 +130,8 @@ func newMapper(config *rest.Config) (meta.RESTMapper, error) {
 
 // findKinds returns an error with the kinds of Weir that the mapper does not find.
 func findKinds(mapper meta.RESTMapper) error {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return err
-	}
 	var missing []string
-	known := scheme.KnownTypes(v1alpha1.GroupVersion)
-	for kind := range known {
-		if _, stored := known[kind+"List"]; !stored {
-			continue // options and events
-		}
+	for _, kind := range []string{"RateLimitException", "RateLimitKeyGroup", "RateLimitPolicy"} {
 		_, err := mapper.RESTMapping(v1alpha1.GroupVersion.WithKind(kind).GroupKind(), v1alpha1.GroupVersion.Version)
 		if meta.IsNoMatchError(err) {
 			missing = append(missing, kind)
@@ -151,7 +142,6 @@ func findKinds(mapper meta.RESTMapper) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	slices.Sort(missing)
 	return fmt.Errorf("the API server does not serve %s: apply the CRDs of this release", strings.Join(missing, ", "))
 }
 
