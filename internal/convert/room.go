@@ -50,7 +50,7 @@ func (c *collector) loseCrowded() {
 	lost := map[*converted]bool{}
 	for _, p := range plans {
 		for _, a := range c.requestsOf(p, plans) {
-			r := newCapacity(p.Namespace)
+			r := capacity{p.Namespace, plan.MaxNamespacePolicies, plan.MaxNamespaceLimits, expression.MaxPrice}
 			for _, d := range demandsOf(snapshot.Match(a), byPlan, p.Namespace, lost) {
 				if problem := r.take(d); problem != "" {
 					lost[d.of] = true
@@ -180,10 +180,6 @@ type capacity struct {
 	namespace        string
 	policies, limits int
 	price            time.Duration
-}
-
-func newCapacity(namespace string) *capacity {
-	return &capacity{namespace: namespace, policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, price: expression.MaxPrice}
 }
 
 // take takes what the policy needs, or returns why it has no room.
