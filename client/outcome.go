@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 )
@@ -46,9 +47,7 @@ func (w *watchedResponse) WriteHeader(code int) {
 
 // Write implements http.ResponseWriter.
 func (w *watchedResponse) Write(data []byte) (int, error) {
-	if w.code == 0 {
-		w.code = http.StatusOK
-	}
+	w.code = cmp.Or(w.code, http.StatusOK)
 	return w.ResponseWriter.Write(data)
 }
 

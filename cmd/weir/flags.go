@@ -118,10 +118,7 @@ func (f *decisionFlags) readRedisURL() error {
 		return fmt.Errorf("--redis-url-file: %w", err)
 	}
 	f.redisURL = strings.TrimSpace(string(text))
-	if f.redisURL == "" {
-		return fmt.Errorf("--redis-url-file %s: is empty", f.redisURLFile)
-	}
-	return nil
+	return reject.If(f.redisURL == "", "--redis-url-file %s: is empty", f.redisURLFile)
 }
 
 // validate rejects invalid values and flags that would be ignored.

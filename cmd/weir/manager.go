@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,9 +110,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 		}
 	}
 	f.Lease.Identity = f.Replica
-	if f.Lease.Namespace == "" {
-		f.Lease.Namespace = ownNamespace()
-	}
+	f.Lease.Namespace = cmp.Or(f.Lease.Namespace, ownNamespace())
 	f.Options.Options, f.RedisURL, f.RedisFiles = f.options, f.redisURL, f.redisFiles
 	f.Webhook = f.webhook.options(f.Lease.Namespace, f.DrainDelay)
 	// Decisions alone work without an API server; the calls on state are then disabled.

@@ -4,6 +4,7 @@
 package backtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,9 +175,7 @@ type timeline struct {
 const maxBins = 480
 
 func (t *timeline) add(micros int64, level int, denied bool) {
-	if t.width == 0 {
-		t.width = second
-	}
+	t.width = cmp.Or(t.width, second)
 	for (micros-t.start)/t.width >= maxBins {
 		t.halve()
 	}

@@ -6,6 +6,7 @@ package backtest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -162,9 +163,7 @@ func (sc *scanner) next(e *entry) error {
 			err = errors.New("has no time")
 		}
 		if err == nil {
-			if sc.host != "" {
-				e.attributes.Host = sc.host
-			}
+			e.attributes.Host = cmp.Or(sc.host, e.attributes.Host)
 			return nil
 		}
 		sc.reject(err)

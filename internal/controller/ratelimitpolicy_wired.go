@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -115,9 +116,7 @@ func (w *wiring) judgeEvidence(e evidence) (changed bool) {
 	}
 	changed = next != w.outcome
 	w.outcome = next
-	if next.reason != "" {
-		w.reason = next.reason
-	}
+	w.reason = cmp.Or(next.reason, w.reason)
 	return changed
 }
 

@@ -194,10 +194,7 @@ func (s *service) decode(c *configuration, into any) (problems []error, err erro
 // plain returns the error of a library in the words of people who write the file.
 func plain(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return fmt.Errorf("must not be %s", article(wrong.Value))
-		}
-		return fmt.Errorf("%s: must not be %s", wrong.Field, article(wrong.Value))
+		return errors.New(prefixOf(wrong.Field) + "must not be " + article(wrong.Value))
 	}
 	if _, ok := errors.AsType[*json.UnsupportedTypeError](err); ok {
 		return errors.New("the name of a field must be a text")

@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -75,17 +76,10 @@ func (o *trafficObjects) rulesFor(r *route, rule int, a attachment) ruleSet {
 	if r.Spec.Rules[rule].redirects() {
 		return ruleSet{}
 	}
-	parent := o.policyFor(plan.TargetGateway, a.namespace, a.gateway, a.listener)
-	if parent == nil {
-		parent = o.policyFor(plan.TargetGateway, a.namespace, a.gateway, "")
-	}
-	var own *trafficPolicy
-	if name := r.Spec.Rules[rule].Name; name != "" {
-		own = o.policyFor(r.Kind, r.Namespace, r.Name, name)
-	}
-	if own == nil {
-		own = o.policyFor(r.Kind, r.Namespace, r.Name, "")
-	}
+	parent := cmp.Or(
+		o.policyFor(plan.TargetGateway, a.namespace, a.gateway, a.listener), o.policyFor(plan.TargetGateway, a.namespace, a.gateway, ""))
+	own := cmp.Or(
+		o.policyFor(r.Kind, r.Namespace, r.Name, r.Spec.Rules[rule].Name), o.policyFor(r.Kind, r.Namespace, r.Name, ""))
 	switch {
 	case own == nil && parent == nil:
 		return ruleSet{}

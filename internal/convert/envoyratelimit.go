@@ -181,7 +181,7 @@ func (c *erlConverter) limit(ctx context.Context, at string, d *erlDescriptor, p
 		Matches: []v1alpha1.Match{c.match(path)},
 		Key:     c.key(path),
 		Limits: []v1alpha1.Limit{{
-			Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: window,
+			Name: slug(l.Name, 63), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: window,
 		}},
 	}
 	c.options.apply(policy)
@@ -263,11 +263,4 @@ func (c *erlConverter) words(path []erlStep) []string {
 		words = append(words, s.key, s.value)
 	}
 	return words
-}
-
-func limitName(name string) string {
-	if name == "" {
-		return "limit"
-	}
-	return slug(name, 63)
 }

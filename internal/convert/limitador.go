@@ -119,7 +119,7 @@ func (c *limitadorConverter) convert(ctx context.Context, at string, l *limitado
 		Matches: []v1alpha1.Match{*m},
 		Key:     key,
 		Limits: []v1alpha1.Limit{{
-			Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: windowOf(time.Duration(l.Seconds) * time.Second),
+			Name: slug(l.Name, 63), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: windowOf(time.Duration(l.Seconds) * time.Second),
 		}},
 	}
 	c.options.apply(policy)

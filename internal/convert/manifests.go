@@ -6,6 +6,7 @@ package convert
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,9 +113,7 @@ func appendManifests(found []*manifest, text json.RawMessage, namespace, place s
 	if err := errors.Join(json.Unmarshal(text, m), json.Unmarshal(text, &list)); err != nil {
 		return nil, err
 	}
-	if m.Namespace == "" {
-		m.Namespace = namespace
-	}
+	m.Namespace = cmp.Or(m.Namespace, namespace)
 	if list.Items == nil {
 		return append(found, m), nil
 	}

@@ -4,6 +4,7 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,9 +51,7 @@ type one struct {
 
 func (o *one) merge(other one) {
 	o.more = o.more || other.more || o.first != nil && other.first != nil && o.first != other.first
-	if o.first == nil {
-		o.first = other.first
-	}
+	o.first = cmp.Or(o.first, other.first)
 }
 
 func (c *choice) add(p *policy) {
@@ -135,10 +134,7 @@ func (r *Reference) gateway(namespace string) (types.NamespacedName, bool) {
 	if r.Group != "" && r.Group != gatewayVersion.Group || r.Kind != "" && kind(r.Kind) != kindGateway {
 		return types.NamespacedName{}, false
 	}
-	if r.Namespace != "" {
-		namespace = r.Namespace
-	}
-	return types.NamespacedName{Namespace: namespace, Name: r.Name}, true
+	return types.NamespacedName{Namespace: cmp.Or(r.Namespace, namespace), Name: r.Name}, true
 }
 
 // callsWeir reports whether the SecurityPolicy makes Envoy ask Weir.
@@ -170,8 +166,5 @@ func (s *Snapshot) isWeir(r Reference, namespace string) bool {
 	if r.Group != "" || r.Kind != "" && r.Kind != "Service" {
 		return false
 	}
-	if r.Namespace != "" {
-		namespace = r.Namespace
-	}
-	return slices.Contains(s.services, types.NamespacedName{Namespace: namespace, Name: r.Name})
+	return slices.Contains(s.services, types.NamespacedName{Namespace: cmp.Or(r.Namespace, namespace), Name: r.Name})
 }

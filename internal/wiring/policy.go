@@ -4,6 +4,7 @@
 package wiring
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -99,10 +100,7 @@ func (p *securityPolicy) asks(policyNamespace, weirNamespace, service string) bo
 		return false
 	}
 	for _, ref := range p.ExtAuth.GRPC.BackendRefs {
-		if ref.Namespace == "" {
-			ref.Namespace = policyNamespace
-		}
-		if ref.Namespace == weirNamespace && ref.Name == service {
+		if cmp.Or(ref.Namespace, policyNamespace) == weirNamespace && ref.Name == service {
 			return true
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
 	"github.com/weir-dev/weir/internal/message"
 	"github.com/weir-dev/weir/internal/offline"
+	"github.com/weir-dev/weir/internal/reject"
 )
 
 // maxAnswer bounds how much of an answer is read.
@@ -72,10 +72,7 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	if _, err := c.Call(ctx, http.MethodGet, "/v1/policies", nil, &list); err != nil {
 		return "", err
 	}
-	if list.Version == "" {
-		return "", errors.New("this Weir is too old to report its version")
-	}
-	return list.Version, nil
+	return list.Version, reject.If(list.Version == "", "this Weir is too old to report its version")
 }
 
 // Post is Call with the request as JSON.

@@ -4,6 +4,7 @@
 package connect
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -55,8 +56,5 @@ func Displayed(part string) string {
 
 // HashText returns the hash of a key for a table.
 func HashText(hash string) string {
-	if hash == "" {
-		return "-"
-	}
-	return message.Printable(hash)
+	return cmp.Or(message.Printable(hash), "-")
 }

@@ -4,6 +4,7 @@
 package gateways
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -205,12 +206,7 @@ func (r *ProbeResult) write(w io.Writer) error {
 		return p.Flush()
 	}
 	report := r.Report
-	orNone := func(text string) string {
-		if text == "" {
-			return "-"
-		}
-		return message.Printable(text)
-	}
+	orNone := func(text string) string { return cmp.Or(message.Printable(text), "-") }
 	p.Row("Wired:", "yes, by "+orNone(report.Frontend))
 	p.Row("Replica:", orNone(report.Replica))
 	p.Row("Targets:", orNone(withMore(report.Targets, report.OtherTargets)))

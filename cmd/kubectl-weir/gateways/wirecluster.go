@@ -4,6 +4,7 @@
 package gateways
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,9 +144,7 @@ func (g *gatewayCluster) find(ctx context.Context, t *wireTarget) (target *unstr
 			return target, err
 		}
 	}
-	if err == nil {
-		err = errors.New("this cluster does not serve GRPCRoute")
-	}
+	err = cmp.Or(err, errors.New("this cluster does not serve GRPCRoute"))
 	return nil, fmt.Errorf("no %s %s in Namespace %s: %w", strings.Join(t.kinds, " or "), t.Name, t.Namespace, err)
 }
 

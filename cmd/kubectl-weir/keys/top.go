@@ -4,6 +4,7 @@
 package keys
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -52,10 +53,7 @@ func (l *TopList) write(w io.Writer) error {
 // decisions adds the row of a policy. What mode Shadow would have denied counts as denied.
 func decisions(t *connect.Table, policy string, mode plan.Mode, d *httptypes.DecisionSums) {
 	denied := func(c httptypes.DecisionCounts) string { return connect.Number(c.AllDenied()) }
-	if mode == "" {
-		mode = "-"
-	}
-	t.Row(message.Printable(policy), message.Printable(string(mode)), denied(d.LastMinute), denied(d.Last5Minutes), denied(d.LastHour), connect.Number(d.LastHour.Allowed))
+	t.Row(message.Printable(policy), cmp.Or(message.Printable(string(mode)), "-"), denied(d.LastMinute), denied(d.Last5Minutes), denied(d.LastHour), connect.Number(d.LastHour.Allowed))
 }
 
 // writeCandidates writes a table of the policies whose candidates differ from the limits in force.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -82,7 +83,7 @@ func addValues(values map[string]string, path string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, member := range value {
-			addValues(values, join(path, name), member)
+			addValues(values, strings.TrimPrefix(path+"."+name, "."), member)
 		}
 	case []any:
 		if len(value) == 0 {
@@ -101,11 +102,4 @@ func addValues(values map[string]string, path string, value any) {
 		text, _ := json.Marshal(value) //nolint:errchkjson // it was decoded from JSON
 		values[path] = string(text)
 	}
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }

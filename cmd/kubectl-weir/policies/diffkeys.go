@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,8 +175,5 @@ func (p *policyDifference) write(w io.Writer) error {
 
 // shownValue returns the JSON value for people.
 func shownValue(value string) string {
-	if value == "" {
-		return "(none)"
-	}
-	return message.Printable(value)
+	return cmp.Or(message.Printable(value), "(none)")
 }

@@ -5,6 +5,7 @@ package certificate
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -197,10 +198,7 @@ func issue(template, parent *x509.Certificate, signer crypto.Signer) (*x509.Cert
 	if err != nil {
 		return nil, nil, err
 	}
-	if signer == nil {
-		signer = key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), cmp.Or[crypto.Signer](signer, key))
 	if err != nil {
 		return nil, nil, fmt.Errorf("certificate of %s: %w", template.Subject.CommonName, err)
 	}
