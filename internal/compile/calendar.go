@@ -5,6 +5,7 @@ package compile
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must not depend on the files of the machine
@@ -67,12 +68,7 @@ func (c *compiler) calendar(at *field.Path, calendar *v1alpha1.Calendar) *plan.C
 func startDayOf(calendar *v1alpha1.Calendar) int {
 	switch calendar.Period {
 	case v1alpha1.CalendarPeriodWeek:
-		for i, day := range weekdays {
-			if day == calendar.StartWeekday {
-				return i + 1
-			}
-		}
-		return 1
+		return max(slices.Index(weekdays, calendar.StartWeekday), 0) + 1
 	case v1alpha1.CalendarPeriodMonth:
 		return int(ptr.Deref(calendar.StartDay, 1))
 	default:

@@ -76,13 +76,7 @@ func (g Grant) Equal(other Grant) bool {
 // Permits reports whether all matches of the plan are within the grant, which may have
 // changed since the plan was published.
 func (g Grant) Permits(p *plan.Plan) bool {
-	at := field.NewPath("matches")
-	for i := range p.Matches {
-		if len(g.check(at.Index(i), &p.Matches[i])) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.Matches, func(m plan.Match) bool { return len(g.check(nil, &m)) > 0 })
 }
 
 // check returns an error for every host and domain of the match outside the grant.

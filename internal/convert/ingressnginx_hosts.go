@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	networkingv1 "k8s.io/api/networking/v1"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
@@ -115,12 +117,7 @@ func (c *nginxConverter) matters(s *nginxServer) bool {
 }
 
 func (i *nginxIngress) hasHost(host string) bool {
-	for _, rule := range i.Spec.Rules {
-		if strings.ToLower(rule.Host) == host {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(i.Spec.Rules, func(rule networkingv1.IngressRule) bool { return strings.ToLower(rule.Host) == host })
 }
 
 // contains reports whether all hosts of the other name are hosts of this one.

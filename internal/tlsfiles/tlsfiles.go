@@ -202,13 +202,10 @@ func (f *Files) port(clients tls.ClientAuthType, protocols ...string) *tls.Confi
 
 // verifyName rejects a client whose certificate has none of the allowed names.
 func (f *Files) verifyName(state tls.ConnectionState) error {
-	if len(f.options.AllowedNames) == 0 || len(state.VerifiedChains) == 0 {
+	isAllowed := func(name string) bool { return slices.Contains(f.options.AllowedNames, name) }
+	if len(f.options.AllowedNames) == 0 || len(state.VerifiedChains) == 0 ||
+		slices.ContainsFunc(namesOf(state.VerifiedChains[0][0]), isAllowed) {
 		return nil
-	}
-	for _, name := range namesOf(state.VerifiedChains[0][0]) {
-		if slices.Contains(f.options.AllowedNames, name) {
-			return nil
-		}
 	}
 	return errors.New("no name of the client certificate is allowed")
 }

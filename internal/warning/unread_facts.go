@@ -57,12 +57,7 @@ func hiddenHeaders(at *field.Path, text string) (warnings []string) {
 
 // descriptorMatch returns the index of the first match by domain or descriptors, or -1.
 func descriptorMatch(p *plan.Plan) int {
-	for i := range p.Matches {
-		if p.Matches[i].Domain != "" || len(p.Matches[i].Descriptors) > 0 {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(p.Matches, func(m plan.Match) bool { return m.Domain != "" || len(m.Descriptors) > 0 })
 }
 
 // isOfDescriptors reports whether a call with only a domain and descriptors may have a value for the part.

@@ -11,10 +11,11 @@ import (
 
 	limits "github.com/weir-dev/weir/internal/limiter/frontend/answer"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// ExceptionText describes an exception in force, as in "launch (Limit) until 2026-12-01T06:00:00Z: ticket 4711".
-func ExceptionText(e *httptypes.Exception) string {
+// exceptionText describes an exception in force, as in "launch (Limit) until 2026-12-01T06:00:00Z: ticket 4711".
+func exceptionText(e *httptypes.Exception) string {
 	text := e.Name + " (" + string(e.Action) + ") until " + e.Until.Format(time.RFC3339)
 	if e.Reason != "" {
 		text += ": " + e.Reason
@@ -32,15 +33,7 @@ func (s *KeyState) write(w io.Writer) error {
 	if s.Key != nil {
 		t.Row("Key:", PartsText(s.Key))
 	}
-	if s.Override != "" {
-		t.Row("Override:", s.Override+" ("+string(s.Action)+")")
-	}
-	if s.Group != "" {
-		t.Row("Group:", s.Group)
-	}
-	if s.Exception != nil {
-		t.Row("Exception:", ExceptionText(s.Exception))
-	}
+	t.Selected(s.Override, s.Action, s.Group, s.Exception)
 	t.Row("Blocked:", BlockText(s.Blocked, s.BlockedBy, s.BlockLeftMs))
 	t.Section()
 	t.Row("")
@@ -59,6 +52,19 @@ func (s *KeyState) write(w io.Writer) error {
 	t.holds([]string{"SLICE", "ENDS IN"}, s.OpenSlices, slices)
 	t.holds([]string{"RESERVATION", "HELD", "ENDS IN"}, s.OpenReservations, reservations)
 	return t.Flush()
+}
+
+// Selected adds the override, the group and the exception that select the key, if any.
+func (t *Table) Selected(override string, action plan.Action, group string, exception *httptypes.Exception) {
+	if override != "" {
+		t.Row("Override:", override+" ("+string(action)+")")
+	}
+	if group != "" {
+		t.Row("Group:", group)
+	}
+	if exception != nil {
+		t.Row("Exception:", exceptionText(exception))
+	}
 }
 
 // holds writes the listed holds of a key, and the number of open ones that are not listed.

@@ -265,22 +265,20 @@ func isLoaded(g *v1alpha1.RateLimitKeyGroup) bool {
 
 // writeKeys writes the first keys that are added and removed.
 func (c *groupChange) writeKeys(w io.Writer) error {
+	var out strings.Builder
 	for _, changed := range []struct {
 		mark string
 		keys []string
 	}{{"+", c.added}, {"-", c.removed}} {
 		for _, key := range changed.keys[:min(len(changed.keys), shownChanges)] {
-			if _, err := fmt.Fprintf(w, "%s %s\n", changed.mark, strings.Trim(strconv.Quote(key), `"`)); err != nil {
-				return err
-			}
+			fmt.Fprintf(&out, "%s %s\n", changed.mark, strings.Trim(strconv.Quote(key), `"`))
 		}
 		if more := len(changed.keys) - shownChanges; more > 0 {
-			if _, err := fmt.Fprintf(w, "%s %d more\n", changed.mark, more); err != nil {
-				return err
-			}
+			fmt.Fprintf(&out, "%s %d more\n", changed.mark, more)
 		}
 	}
-	return nil
+	_, err := io.WriteString(w, out.String())
+	return err
 }
 
 func (c *groupChange) summary(dryRun bool) string {

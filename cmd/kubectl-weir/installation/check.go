@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -171,15 +172,14 @@ func (r *report) write(w io.Writer) error {
 		width = max(width, len(r.Findings[i].Check))
 	}
 	marks := map[outcome]string{outcomeOK: "ok", outcomeWarning: "WARNING", outcomeFailed: "FAILED", outcomeUnderWay: "UNDER WAY", outcomeNotChecked: "not checked"}
-	var errs []error
+	var out strings.Builder
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		_, err := fmt.Fprintf(w, "%-11s  %-*s  %s\n", marks[f.Outcome], width, f.Check, message.Printable(f.Detail))
-		errs = append(errs, err)
+		fmt.Fprintf(&out, "%-11s  %-*s  %s\n", marks[f.Outcome], width, f.Check, message.Printable(f.Detail))
 		if f.Fix != "" {
-			_, err = fmt.Fprintf(w, "%-11s  %-*s  -> %s\n", "", width, "", f.Fix)
-			errs = append(errs, err)
+			fmt.Fprintf(&out, "%-11s  %-*s  -> %s\n", "", width, "", f.Fix)
 		}
 	}
-	return errors.Join(errs...)
+	_, err := io.WriteString(w, out.String())
+	return err
 }

@@ -66,15 +66,7 @@ func policy(t *connect.Table, e *httptypes.ExplainedPolicy) {
 	t.Row("Policy:", e.Policy+modeText(e.Mode))
 	t.Row("Applies by:", appliesBy(e.Match))
 	t.Row("Key:", keyText(e.Key))
-	if e.Override != "" {
-		t.Row("Override:", e.Override+" ("+string(e.Action)+")")
-	}
-	if e.Group != "" {
-		t.Row("Group:", e.Group)
-	}
-	if e.Exception != nil {
-		t.Row("Exception:", connect.ExceptionText(e.Exception))
-	}
+	t.Selected(e.Override, e.Action, e.Group, e.Exception)
 	t.Row("Verdict:", verdictText(e))
 	if e.Blocked {
 		t.Row("Blocked:", connect.BlockText(true, e.BlockedBy, e.BlockLeftMs))
