@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -144,7 +143,7 @@ func (m *wiring) complete(policy *unstructured.Unstructured) error {
 		}
 	}
 	setUnlessSet(extAuth, "failOpen", m.options.FailOpen, m.options.Set["fail-open"])
-	setUnlessSet(extAuth, "timeout", gatewayDuration(m.options.Timeout), m.options.Set["timeout"])
+	setUnlessSet(extAuth, "timeout", plan.FormatMillis(m.options.Timeout.Milliseconds()), m.options.Set["timeout"])
 	extAuth["includeRouteMetadata"] = true
 	grpc, _ := extAuth["grpc"].(map[string]any)
 	if grpc == nil {
@@ -173,18 +172,6 @@ func normalized(fields map[string]any) map[string]any {
 	o := &unstructured.Unstructured{}
 	_ = json.Unmarshal([]byte(`{"apiVersion":"v1","kind":"Any","fields":`+string(text)+`}`), o) // it was just encoded
 	return o.Object["fields"].(map[string]any)
-}
-
-// gatewayDuration formats whole milliseconds as the Gateway API does, without fractions.
-func gatewayDuration(d time.Duration) string {
-	text := ""
-	if seconds := d / time.Second; seconds > 0 {
-		text = fmt.Sprintf("%ds", seconds)
-	}
-	if millis := d % time.Second / time.Millisecond; millis > 0 {
-		text += fmt.Sprintf("%dms", millis)
-	}
-	return text
 }
 
 func (m *wiring) backendRef() map[string]any {
