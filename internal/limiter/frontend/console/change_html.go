@@ -7,14 +7,12 @@ package console
 func (p *confirmPage) write(m *markup, l *layout) {
 	m.add(`<div class="narrow">
 <h1>%</h1>
-<dl><dt>Policy</dt><dd>%</dd>
-`, p.Question, p.Target.Policy)
+<dl><dt>Policy</dt><dd>%</dd>`, p.Question, p.Target.Policy)
 	if !p.All {
 		m.add(`<dt>Key</dt><dd>` + keyNameStart)
 		m.targetName(p.Target)
 		m.add(`</div></dd>`)
 	}
-	m.add("\n")
 	m.with(p.Duration, `<dt>For</dt><dd class="num">%</dd>`)
 	m.add(`</dl>
 <p>%</p>
@@ -27,9 +25,7 @@ func (p *confirmPage) write(m *markup, l *layout) {
 	if p.Grave {
 		class = "danger"
 	}
-	m.add(`
-<button class="%">%</button></form>
-`, class, p.Button)
+	m.add(`<button class="%">%</button></form>`, class, p.Button)
 	if p.All {
 		m.button(linkToPolicy(p.Target.Policy), "Cancel")
 	} else {
@@ -37,7 +33,6 @@ func (p *confirmPage) write(m *markup, l *layout) {
 		m.targetFields(l.CSRF, p.Target)
 		m.add(`<button>Cancel</button></form>`)
 	}
-	m.add(`
-</div>
+	m.add(`</div>
 </div>`)
 }

@@ -22,10 +22,10 @@ var escaper = strings.NewReplacer(
 	"\x00", "\uFFFD", `"`, "&#34;", "&", "&amp;", "'", "&#39;", "+", "&#43;", "<", "&lt;", ">", "&gt;",
 )
 
-// add writes the HTML, with each % replaced by the next value. It panics unless there are as many of
-// both.
+// add writes the HTML, with each % replaced by the next value, and without its line breaks, which are for readers of the
+// source. It panics unless there are as many of both.
 func (m *markup) add(html literal, values ...string) {
-	rest := string(html)
+	rest := strings.ReplaceAll(string(html), "\n", "")
 	for _, value := range values {
 		before, after, found := strings.Cut(rest, "%")
 		if !found {

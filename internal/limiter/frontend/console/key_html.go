@@ -10,22 +10,17 @@ func (p *keyPage) write(m *markup, l *layout) {
 	m.add(`<p class="crumb"><a href="/console/policies">Policies</a> › `)
 	m.policyLink(p.Target.Policy)
 	m.add(`</p>
-<h1>Key</h1>
-` + keyNameStart)
+<h1>Key</h1>` + keyNameStart)
 	if p.Listed != nil {
 		m.listedKey(p.Listed)
 		m.masked(p.Listed)
 	} else {
 		m.targetName(p.Target)
 	}
-	m.add(`</div>
-`)
+	m.add(`</div>`)
 	m.addIf(len(p.State.Key) > 0, `<p class="note">The policy counts this network as one client: the address that you gave is in it.</p>`)
-	m.add("\n")
 	m.with(p.Notice, doneNote)
-	m.add("\n")
 	m.with(p.Problem, alert)
-	m.add("\n")
 	p.writeState(m)
 	m.add(`<section aria-labelledby="limits"><h2 id="limits">Limits</h2>
 <p class="hint">The wide bar is what is used. The two below are the time from now on: until the limit admits again, and until all units are free.</p>
@@ -35,11 +30,9 @@ func (p *keyPage) write(m *markup, l *layout) {
 	}
 	m.add(`</div>
 </section>
-<section aria-labelledby="change"><h2 id="change">Change</h2>
-`)
+<section aria-labelledby="change"><h2 id="change">Change</h2>`)
 	p.writeChanges(m, l)
-	m.add(`
-</section>`)
+	m.add(`</section>`)
 }
 
 // writeState writes what applies to the key besides limits.
@@ -49,28 +42,23 @@ func (p *keyPage) writeState(m *markup) {
 		m.add(`<p class="note warn"><b>Blocked</b> for another <span class="num">%</span>, by %. Every check is denied.</p>`,
 			millis(state.BlockLeftMs), blockedBy(state.BlockedBy))
 	}
-	m.add("\n")
 	if state.Override != "" {
 		m.add(`<p class="note">Override <b>%</b> applies`, state.Override)
 		m.with(state.Group, `, because the key is in group <b>%</b>`)
 		m.add(`: %.</p>`, string(state.Action))
 	}
-	m.add("\n")
 	if e := state.Exception; e != nil {
 		m.add(`<p class="note">Exception <b>%</b> applies until %: %.`, e.Name, until(e), string(e.Action))
 		m.with(e.Reason, ` Reason: %`)
 		m.add(`</p>`)
 	}
-	m.add("\n")
 	if state.OpenSlices != 0 {
 		m.add(`<p class="note">Held units are in <b>slices</b>, <span class="num">%</span> now: replicas spend them without Redis, or return them.</p>`,
 			number(state.OpenSlices))
 	}
-	m.add("\n")
 	if state.OpenReservations != 0 {
 		m.add(`<p class="note">Held units are in open <b>reservations</b>, <span class="num">%</span> now.</p>`, number(state.OpenReservations))
 	}
-	m.add("\n")
 }
 
 // until returns when the exception ends.
@@ -88,29 +76,22 @@ func (p *keyPage) writeChanges(m *markup, l *layout) {
 		m.add(`</p>`)
 		return
 	}
-	m.add("\n")
 	if p.MayUnblock || p.MayReset {
 		m.add(`<form method="post" action="/console/confirm" class="line">`)
 		m.targetFields(l.CSRF, p.Target)
-		m.add("\n")
 		if p.MayUnblock {
 			m.add(`<button name="action" value="lift"`)
 			m.addIf(p.State.Blocked, ` class="primary"`)
 			m.add(`>Lift the block</button>`)
 		}
-		m.add("\n")
 		m.addIf(p.MayReset, `<button name="action" value="reset">Reset</button>`)
 		m.add(`</form>`)
 	}
-	m.add("\n")
 	if p.MayBlock {
 		m.add(`<form method="post" action="/console/confirm" class="line">`)
 		m.targetFields(l.CSRF, p.Target)
-		m.add(`
-<label for="duration">Block for</label><input id="duration" name="duration" value="15m" size="8" required spellcheck="false" aria-describedby="duration-hint">
+		m.add(`<label for="duration">Block for</label><input id="duration" name="duration" value="15m" size="8" required spellcheck="false" aria-describedby="duration-hint">
 <button name="action" value="block">Block</button><span class="hint" id="duration-hint">such as 15m, 1h30m or 7d, at most 720h</span></form>`)
 	}
-	m.add(`
-<p class="hint">A page asks before anything changes.</p>
-`)
+	m.add(`<p class="hint">A page asks before anything changes.</p>`)
 }

@@ -54,32 +54,23 @@ func (l *layout) write(m *markup) {
 <a class="skip" href="#main">Skip to the content</a>
 <header class="top">
 <div class="bar">
-<a class="brand" href="/console/"><img src="/console/static/icon.svg" alt="" width="24" height="24">Weir</a>
-`, l.Title)
+<a class="brand" href="/console/"><img src="/console/static/icon.svg" alt="" width="24" height="24">Weir</a>`, l.Title)
 	if l.Session || l.Guest {
 		l.writeNavigation(m)
 	}
-	m.add(`
-<div class="session">
-`)
+	m.add(`<div class="session">`)
 	l.writeSession(m)
-	m.add(`
-</div>
+	m.add(`</div>
 </div>
 </header>
-<main id="main" tabindex="-1">
-`)
+<main id="main" tabindex="-1">`)
 	l.Content.write(m, l)
-	m.add(`
-</main>
-`)
+	m.add(`</main>`)
 	if l.Refresh != "" {
 		l.writeFooter(m)
 	}
-	m.add(`
-</body>
-</html>
-`)
+	m.add(`</body>
+</html>`)
 }
 
 func (l *layout) writeNavigation(m *markup) {
@@ -94,12 +85,11 @@ func (l *layout) writeNavigation(m *markup) {
 		{"policies", `<a href="/console/policies"`, `>Policies</a>`},
 		{"try", `<a href="/console/try"`, `>Try</a>`},
 	} {
-		m.add("\n<li>" + entry.start)
+		m.add("<li>" + entry.start)
 		m.addIf(l.Page == entry.page, ` aria-current="page"`)
 		m.add(entry.end + "</li>")
 	}
-	m.add(`
-</ul>
+	m.add(`</ul>
 </nav>`)
 }
 
@@ -108,23 +98,20 @@ func (l *layout) writeSession(m *markup) {
 	case l.Session:
 		m.with(l.User, `<span class="who">%</span>`)
 		m.add(`<span class="ends num">ends in % min</span>
-<form method="post" action="/console/logout"><input type="hidden" name="csrf" value="%"><button class="quiet">Log out</button></form>
-`, strconv.FormatInt(l.Minutes, 10), l.CSRF)
+<form method="post" action="/console/logout"><input type="hidden" name="csrf" value="%"><button class="quiet">Log out</button></form>`,
+			strconv.FormatInt(l.Minutes, 10), l.CSRF)
 	case l.Guest:
 		m.add(`<span class="ends">Read only</span>`)
 	}
 }
 
 func (l *layout) writeFooter(m *markup) {
-	m.add(`<footer><div class="bar">
-`)
+	m.add(`<footer><div class="bar">`)
 	if l.Refreshing {
 		m.add(`<span>This page refreshes every 10 seconds.</span> `)
 		m.link(l.Refresh, "Stop refreshing")
-		m.add("\n")
 	} else {
 		m.link(l.Refresh, "Refresh every 10 seconds")
 	}
-	m.add(`
-</div></footer>`)
+	m.add(`</div></footer>`)
 }

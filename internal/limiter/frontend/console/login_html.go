@@ -6,42 +6,35 @@ package console
 // write implements content.
 func (p *loginPage) write(m *markup, l *layout) {
 	m.add(`<div class="narrow">
-<h1>%</h1>
-`, l.Title)
+<h1>%</h1>`, l.Title)
 	m.with(p.Problem, alert)
-	m.add("\n")
 	switch {
 	case p.Code != "":
 		p.writeConfirmation(m, l)
 	case l.Guest:
 		m.add(`<p>Everyone on this machine may read here. To change keys, start Weir with <code>--admin-token-file</code>.</p>
-<p><a class="button" href="/console/">Open the overview</a></p>
-`)
+<p><a class="button" href="/console/">Open the overview</a></p>`)
 	default:
 		writeLogin(m, l)
 	}
-	m.add(`
-</div>`)
+	m.add(`</div>`)
 }
 
 func (p *loginPage) writeConfirmation(m *markup, l *layout) {
 	m.add(`<section>
 <p class="note warn" role="alert">A link asks you to begin a session`)
 	m.addIf(l.Session, " in place of yours")
-	m.add(`. Continue only if you ran <code>kubectl weir console</code> yourself: otherwise you
-would work in the session of another person.</p>
+	m.add(`. Continue only if you ran <code>kubectl weir console</code> yourself: otherwise you would work in the session of another person.</p>
 <form method="post" action="/console/login">
 <input type="hidden" name="csrf" value="%">
 <input type="hidden" name="code" value="%">
 <div><button class="primary">Begin the session</button></div>
 </form>
-</section>
-`, l.CSRF, p.Code)
+</section>`, l.CSRF, p.Code)
 }
 
 func writeLogin(m *markup, l *layout) {
-	m.add(`
-<section>
+	m.add(`<section>
 <h2>In a cluster</h2>
 <p>Run this command. It prints a link that works once, for 30 seconds.</p>
 <pre tabindex="0"><code>kubectl weir console</code></pre>

@@ -14,36 +14,26 @@ import (
 func (p *overviewPage) write(m *markup, _ *layout) {
 	m.add(`<h1>Overview</h1>
 <section aria-labelledby="rates">
-<h2 id="rates">Decisions in the last hour</h2>
-`)
+<h2 id="rates">Decisions in the last hour</h2>`)
 	p.writeRates(m)
-	m.add(`
-</section>
+	m.add(`</section>
 <div class="columns">
 <section aria-labelledby="top">
-<h2 id="top">Denied most often</h2>
-`)
+<h2 id="top">Denied most often</h2>`)
 	p.writeTop(m)
-	m.add(`
-</section>
+	m.add(`</section>
 <section aria-labelledby="blocks">
-<h2 id="blocks">Blocked now</h2>
-`)
+<h2 id="blocks">Blocked now</h2>`)
 	p.writeBlocks(m)
-	m.add(`
-</section>
+	m.add(`</section>
 <section aria-labelledby="ready">
-<h2 id="ready">Policies</h2>
-`)
+<h2 id="ready">Policies</h2>`)
 	p.writeReady(m)
-	m.add(`
-</section>
+	m.add(`</section>
 <section aria-labelledby="health">
-<h2 id="health">Replicas and Redis</h2>
-`)
+<h2 id="health">Replicas and Redis</h2>`)
 	p.writeHealth(m)
-	m.add(`
-</section>
+	m.add(`</section>
 </div>`)
 }
 
@@ -52,15 +42,11 @@ func (p *overviewPage) writeRates(m *markup) {
 		m.add(problemNote, p.Rates.Problem)
 		return
 	}
-	m.add("\n")
 	m.plot(p.Plot)
-	m.add("\n")
 	m.since(p.Rates.Data.Since)
-	m.add("\n")
 	if missing := p.Rates.Data.Missing; len(missing) > 0 {
 		m.add(`<p class="hint">These replicas did not report: %.</p>`, strings.Join(missing, ", "))
 	}
-	m.add("\n")
 	if p.Plot.Most == 0 {
 		p.writeExample(m)
 	}
@@ -81,12 +67,10 @@ func (p *overviewPage) writeExample(m *markup) {
 	}
 	m.add(`<p class="empty">Nothing was decided yet. This page shows decisions within a second: send a check`)
 	m.addIf(!p.Standalone, `, in a cluster from a pod that may call the Service of Weir`)
-	m.add(`, and reload.</p>
-`)
+	m.add(`, and reload.</p>`)
 	if p.CheckURL != "" {
 		m.add(`<pre tabindex="0"><code>curl -i -d '{"policies":["%"],"key":"alice"}' %/v1/check</code></pre>`, example, p.CheckURL)
 	}
-	m.add("\n")
 }
 
 func (p *overviewPage) writeTop(m *markup) {
@@ -95,19 +79,15 @@ func (p *overviewPage) writeTop(m *markup) {
 		return
 	}
 	if len(p.Keys) > 0 {
-		m.add("\n")
 		m.keysTable(p.Keys, true)
-		m.add(`
-<p class="hint">In the last five to ten minutes.`)
+		m.add(`<p class="hint">In the last five to ten minutes.`)
 		if dropped := p.Top.Data.Dropped; dropped != 0 {
 			m.add(` Denials that could not be recorded: %.`, number(dropped))
 		}
-		m.add(`</p>
-`)
+		m.add(`</p>`)
 	} else {
 		m.add(`<p class="empty">No key was denied in the last minutes. Keys appear here within a second of their first denial.</p>`)
 	}
-	m.add("\n")
 	m.hidden(p.Top.Data.HiddenPolicies)
 }
 
@@ -117,15 +97,11 @@ func (p *overviewPage) writeBlocks(m *markup) {
 		return
 	}
 	if len(p.Blocks.Data.Blocks) > 0 {
-		m.add("\n")
 		m.blocksTable(p.Blocks.Data.Blocks, true)
-		m.add("\n")
 		m.addIf(p.Blocks.Data.Truncated, `<p class="hint">There are more: open a policy to see its blocks.</p>`)
-		m.add("\n")
 	} else {
 		m.add(`<p class="empty">No key is blocked. A limit with <code>blockDuration</code> blocks keys that exceed it; an operator can block any key.</p>`)
 	}
-	m.add("\n")
 	m.hidden(p.Blocks.Data.HiddenPolicies)
 }
 
@@ -134,22 +110,17 @@ func (p *overviewPage) writeReady(m *markup) {
 		m.add(problemNote, p.Policies.Problem)
 		return
 	}
-	m.add(`
-<p><a href="/console/policies"><span class="num">%</span> in force</a></p>
-`, number(p.Loaded()))
+	m.add(`<p><a href="/console/policies"><span class="num">%</span> in force</a></p>`, number(p.Loaded()))
 	switch {
 	case len(p.Unready) > 0:
 		p.writeUnready(m)
 	case p.Standalone:
-		m.add(`<p class="empty">Policies come from files, and are in force once they are loaded.</p>
-`)
+		m.add(`<p class="empty">Policies come from files, and are in force once they are loaded.</p>`)
 	case p.Leader:
 		m.addIf(p.HiddenUnready == 0, `<p class="empty">All policies are ready.</p>`)
-		m.add("\n")
 	default:
 		m.add(`<p class="note warn">No leader reports, so it is unknown which policies are ready, and edits of policies do not take effect. See <code>kubectl weir check</code>.</p>`)
 	}
-	m.add("\n")
 	if p.HiddenUnready != 0 {
 		m.add(`<p class="hint">Others that are not ready: <span class="num">%</span>.</p>`, number(p.HiddenUnready))
 	}
@@ -166,8 +137,7 @@ func (p *overviewPage) writeUnready(m *markup) {
 		m.add(`</td><td>`+unready+`</td></tr>`, policy.Reason)
 	}
 	m.add(`</tbody>
-</table></div>
-`)
+</table></div>`)
 }
 
 func (p *overviewPage) writeHealth(m *markup) {
@@ -176,7 +146,6 @@ func (p *overviewPage) writeHealth(m *markup) {
 	} else if p.Process.Data != nil {
 		writeProcess(m, p.Process.Data)
 	}
-	m.add("\n")
 	replicas := p.Replicas()
 	if len(replicas) == 0 {
 		m.add(`<p class="empty">This process decides alone.</p>`)
@@ -194,21 +163,17 @@ func (p *overviewPage) writeHealth(m *markup) {
 }
 
 func writeProcess(m *markup, p *httptypes.Process) {
-	m.add(`<dl>
-`)
+	m.add(`<dl>`)
 	m.with(p.Version, `<dt>Version</dt><dd>%</dd>`)
-	m.add("\n")
 	if p.Redis != nil {
 		writeRedis(m, p.Redis)
 	} else {
 		m.add(`<dt>Redis</dt><dd>none: counters are in the memory of this process</dd>`)
 	}
-	m.add("\n")
 	for _, c := range p.Certificates {
 		m.add(`<dt>Certificate %</dt><dd class="num">until %</dd>`, c.Name, date(c.Expires))
 	}
-	m.add(`
-</dl>`)
+	m.add(`</dl>`)
 	if p.Redis != nil {
 		m.each(p.Redis.Problems, `<p class="note warn">%</p>`)
 	}
@@ -221,12 +186,10 @@ func writeRedis(m *markup, r *httptypes.Redis) {
 	}
 	m.add(`<dt>Redis</dt><dd>%`, servers)
 	m.with(r.OldestTested, ` <span class="badge bad">older than %</span>`)
-	m.add(`</dd>
-`)
+	m.add(`</dd>`)
 	if len(r.Evictions) > 0 {
 		m.add(`<dt>Eviction</dt><dd>%</dd>`, strings.Join(r.Evictions, ", "))
 	}
-	m.add("\n")
 	if len(r.Servers) > 0 {
 		memory := "no maxmemory"
 		if r.MemoryUse != 0 {
@@ -234,5 +197,4 @@ func writeRedis(m *markup, r *httptypes.Redis) {
 		}
 		m.add(`<dt>Memory</dt><dd class="num">%</dd>`, memory)
 	}
-	m.add("\n")
 }

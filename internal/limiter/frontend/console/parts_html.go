@@ -66,16 +66,11 @@ func (m *markup) targetName(t *target) {
 // targetFields writes the fields of a form that name the target.
 func (m *markup) targetFields(csrf string, t *target) {
 	m.add(`<input type="hidden" name="csrf" value="%">
-<input type="hidden" name="policy" value="%">
-`, csrf, t.Policy)
+<input type="hidden" name="policy" value="%">`, csrf, t.Policy)
 	m.each(t.Key, `<input type="hidden" name="key" value="%">`)
-	m.add("\n")
 	m.addIf(t.AsGiven, `<input type="hidden" name="asGiven" value="true">`)
-	m.add("\n")
 	m.with(t.KeyHash, `<input type="hidden" name="keyHash" value="%">`)
-	m.add("\n")
 	m.with(t.RemoteAddress, `<input type="hidden" name="remoteAddress" value="%">`)
-	m.add("\n")
 	m.with(t.Principal, `<input type="hidden" name="principal" value="%">`)
 }
 
@@ -84,13 +79,10 @@ func (m *markup) plot(p *plot) {
 	m.add(`<figure class="plot">
 <div class="frame"><span class="most num" aria-hidden="true">%</span>
 <svg viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label="%">
-<path class="grid" d="M0,0.5H600M0,50H600M0,99.5H600"/>
-`, number(p.Most), p.Label)
+<path class="grid" d="M0,0.5H600M0,50H600M0,99.5H600"/>`, number(p.Most), p.Label)
 	m.bars(p)
-	m.add("\n")
 	for _, s := range p.Slots {
-		m.add(`<rect class="slot" x="%" y="0" width="10" height="100"><title>%</title></rect>
-`, s.X, s.Text)
+		m.add(`<rect class="slot" x="%" y="0" width="10" height="100"><title>%</title></rect>`, s.X, s.Text)
 	}
 	m.add(`</svg></div>
 <div class="axis num" aria-hidden="true"><span>%</span><span>each bar is a minute, UTC</span><span>%</span></div>
@@ -146,8 +138,7 @@ func (m *markup) keysTable(keys []deniedKey, all bool) {
 		}
 		m.add(`%</td></tr>`, number(k.Count))
 	}
-	m.add(`
-</tbody></table></div>`)
+	m.add(`</tbody></table></div>`)
 }
 
 // blocksTable writes the blocks, with their policies if all is true.
@@ -164,23 +155,19 @@ func (m *markup) blocksTable(blocks []httptypes.ListedBlock, all bool) {
 		m.add(`<td class="nowrap">%</td>
 <td class="num">%</td></tr>`, blockedBy(b.Limit), millis(b.LeftMs))
 	}
-	m.add(`
-</tbody></table></div>`)
+	m.add(`</tbody></table></div>`)
 }
 
 // keyRow begins a row of a table with the cell of the key and, if all is true, the one of the policy.
 func (m *markup) keyRow(policy string, k *httptypes.ListedKey, all bool) {
-	m.add(`
-<tr><td>`)
+	m.add(`<tr><td>`)
 	m.keyCell(policy, k)
-	m.add(`</td>
-`)
+	m.add(`</td>`)
 	if all {
 		m.add(`<td>`)
 		m.policyLink(policy)
 		m.add(`</td>`)
 	}
-	m.add("\n")
 }
 
 // blockedBy returns who started a block: a limit or, without its name, an operator.
@@ -193,8 +180,7 @@ func blockedBy(limit string) string {
 
 // limitCard writes a limit of a key with its drawing.
 func (m *markup) limitCard(k *keyLimit) {
-	m.add(`
-<article class="limit">
+	m.add(`<article class="limit">
 <h3>%`, k.Limit)
 	m.with(k.Override, ` <span class="hint">override %</span>`)
 	m.with(k.Exception, ` <span class="hint">exception %</span>`)
@@ -214,18 +200,14 @@ func (m *markup) limitCard(k *keyLimit) {
 	}
 	m.add(`</span><span><b>%</b> left</span></p>
 <svg class="gauge time" viewBox="0 0 600 16" preserveAspectRatio="none" role="img" aria-label="%">
-<rect class="track" width="600" height="7"/><rect class="track" y="9" width="600" height="7"/>
-`, number(k.Remaining), k.frees())
+<rect class="track" width="600" height="7"/><rect class="track" y="9" width="600" height="7"/>`, number(k.Remaining), k.frees())
 	m.with(k.Window.Retry, `<rect class="denied" width="%" height="7"/>`)
 	m.add(`<rect class="spent" y="9" width="%" height="7"/></svg>
 <p class="pair num hint"><span>now</span><span>in %</span></p>
-<p>%</p>
-`, k.Window.Reset, millis(k.Window.Span), k.frees())
+<p>%</p>`, k.Window.Reset, millis(k.Window.Span), k.frees())
 	m.addIf(k.Shadow, `<p class="hint">Mode Shadow: this limit never denies.</p>`)
-	m.add("\n")
 	m.addIf(k.Overflow, `<p class="hint">A flood of new keys: this key shares a budget with all unknown keys.</p>`)
-	m.add(`
-</article>`)
+	m.add(`</article>`)
 }
 
 // frees returns when the limit admits again, and when all its units are free.

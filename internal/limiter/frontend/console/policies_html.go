@@ -15,28 +15,21 @@ func (p *policiesPage) write(m *markup, _ *layout) {
 <label for="search">Search by Namespace or name</label>
 <input id="search" name="search" type="search" value="%" spellcheck="false">
 <button>Search</button>
-</form>
-`, p.Search)
+</form>`, p.Search)
 	m.with(p.Activity, problemNote)
-	m.add("\n")
 	m.addIf(!p.Leader && !p.Standalone, `<p class="note warn">No leader reports, so it is unknown which policies are ready.</p>`)
-	m.add("\n")
 	switch {
 	case len(p.Policies) > 0:
 		p.writeTable(m)
 	case p.Search != "":
-		m.add(`<p class="empty">No policy has “%” in its name. <a href="/console/policies">Show all policies</a></p>
-`, p.Search)
+		m.add(`<p class="empty">No policy has “%” in its name. <a href="/console/policies">Show all policies</a></p>`, p.Search)
 	case p.Hidden != 0:
-		m.add(`<p class="empty">You may list no policy. The chart value <code>access</code> grants the right.</p>
-`)
+		m.add(`<p class="empty">You may list no policy. The chart value <code>access</code> grants the right.</p>`)
 	case p.Standalone:
-		m.add(`<p class="empty">No policy is in force. Put a file with a RateLimitPolicy into the folder of <code>--policies</code>.</p>
-`)
+		m.add(`<p class="empty">No policy is in force. Put a file with a RateLimitPolicy into the folder of <code>--policies</code>.</p>`)
 	default:
 		m.add(`<p class="empty">No policy is in force. Apply one: <code>kubectl apply -f policy.yaml</code></p>`)
 	}
-	m.add("\n")
 	m.hidden(p.Hidden)
 }
 
@@ -52,9 +45,7 @@ func (p *policiesPage) writeTable(m *markup) {
 	for i := range p.Policies {
 		p.Policies[i].write(m)
 	}
-	m.add(`
-</tbody></table></div></section>
-`)
+	m.add(`</tbody></table></div></section>`)
 	if p.Previous != "" || p.Next != "" {
 		m.add(`<nav aria-label="More policies" class="line">`)
 		if p.Previous != "" {
@@ -65,12 +56,10 @@ func (p *policiesPage) writeTable(m *markup) {
 		}
 		m.add(`</nav>`)
 	}
-	m.add("\n")
 }
 
 func (r *policyRow) write(m *markup) {
-	m.add(`
-<tr><td>`)
+	m.add(`<tr><td>`)
 	m.policyLink(r.Name)
 	m.with(r.Reason, ` `+unready)
 	m.add(`</td>

@@ -28,10 +28,8 @@ func (p *policyPage) write(m *markup, l *layout) {
 	case !p.Standalone:
 		m.add(`<span class="badge">Ready is unknown: no leader reports</span>`)
 	}
-	m.add(`</p>
-`)
+	m.add(`</p>`)
 	m.with(p.Notice, doneNote)
-	m.add("\n")
 	if !p.Loaded {
 		m.add(`<p class="note warn">No plan of this policy is in force. See <code>kubectl describe rlpol</code> for the reason.</p>`)
 		return
@@ -42,27 +40,20 @@ func (p *policyPage) write(m *markup, l *layout) {
 	} else {
 		m.add(`<p class="note">Your account may not read the plan of this policy. The chart value <code>access</code> grants the right.</p>`)
 	}
-	m.add(`
-<div class="columns">
-`)
+	m.add(`<div class="columns">`)
 	p.writeActivity(m, l)
 	if p.Facts != nil {
 		p.writeFind(m, l)
 		p.writeMatches(m)
 	}
-	m.add(`
-</div>
-`)
+	m.add(`</div>`)
 	if p.Facts != nil && len(p.Facts.Overrides) > 0 {
 		p.Facts.writeOverrides(m)
 	}
-	m.add("\n")
 }
 
 func (p *policyPage) writeRates(m *markup) {
-	m.add(`
-<section aria-labelledby="rates"><h2 id="rates">Decisions in the last hour</h2>
-`)
+	m.add(`<section aria-labelledby="rates"><h2 id="rates">Decisions in the last hour</h2>`)
 	switch {
 	case p.Rates.Problem != "":
 		m.add(problemNote, p.Rates.Problem)
@@ -73,9 +64,7 @@ func (p *policyPage) writeRates(m *markup) {
 		m.add(`<p class="empty">This policy decided nothing in the last hour. <a href="/console/try">Try a request</a> to see whether it applies.</p>`)
 		m.since(p.Rates.Data.Since)
 	}
-	m.add(`
-</section>
-`)
+	m.add(`</section>`)
 }
 
 // write writes the limits, the other facts and the key.
@@ -94,8 +83,7 @@ func (f *facts) write(m *markup) {
 	for _, row := range f.Rows {
 		m.add(`<dt>%</dt><dd>%</dd>`, row.Name, row.Value)
 	}
-	m.add(`
-<dt>Key</dt><dd>`)
+	m.add(`<dt>Key</dt><dd>`)
 	m.addIf(len(f.Key) == 0, `none: all requests share one budget`)
 	for i, part := range f.Key {
 		m.addIf(i > 0, ", ")
@@ -107,39 +95,31 @@ func (f *facts) write(m *markup) {
 
 // writeActivity writes the denied and the blocked keys.
 func (p *policyPage) writeActivity(m *markup, l *layout) {
-	m.add(`<section aria-labelledby="top"><h2 id="top">Denied most often</h2>
-`)
+	m.add(`<section aria-labelledby="top"><h2 id="top">Denied most often</h2>`)
 	switch {
 	case p.Top.Problem != "":
 		m.add(problemNote, p.Top.Problem)
 	case len(p.Keys) > 0:
 		m.keysTable(p.Keys, false)
-		m.add(`<p class="hint">In the last five to ten minutes.</p>
-`)
+		m.add(`<p class="hint">In the last five to ten minutes.</p>`)
 	default:
 		m.add(`<p class="empty">No key was denied in the last minutes.</p>`)
 	}
-	m.add(`
-</section>
-<section aria-labelledby="blocks"><h2 id="blocks">Blocked now</h2>
-`)
+	m.add(`</section>
+<section aria-labelledby="blocks"><h2 id="blocks">Blocked now</h2>`)
 	switch {
 	case p.Blocks.Problem != "":
 		m.add(problemNote, p.Blocks.Problem)
 	case len(p.Blocks.Data.Blocks) > 0:
 		m.blocksTable(p.Blocks.Data.Blocks, false)
-		m.add("\n")
 		if p.MayUnblock {
 			m.add(`<form method="post" action="/console/confirm"><input type="hidden" name="csrf" value="%"><input type="hidden" name="policy" value="%"><button name="action" value="lift-all">Lift all blocks</button></form>`,
 				l.CSRF, p.Policy)
 		}
-		m.add("\n")
 	default:
 		m.add(`<p class="empty">No key is blocked.</p>`)
 	}
-	m.add(`
-</section>
-`)
+	m.add(`</section>`)
 }
 
 // writeFind writes the form that opens a key.
@@ -149,43 +129,34 @@ func (p *policyPage) writeFind(m *markup, l *layout) {
 		heading = "Open a key"
 	}
 	m.add(`<section aria-labelledby="find"><h2 id="find">%</h2>
-<form method="post" action="/console/key" class="stack"><input type="hidden" name="csrf" value="%"><input type="hidden" name="policy" value="%">
-`, heading, l.CSRF, p.Policy)
+<form method="post" action="/console/key" class="stack"><input type="hidden" name="csrf" value="%"><input type="hidden" name="policy" value="%">`,
+		heading, l.CSRF, p.Policy)
 	for i, part := range p.Facts.Key {
 		m.add(`<label for="key-%">%</label><input id="key-%" name="key" spellcheck="false" autocomplete="off">`, strconv.Itoa(i), part, strconv.Itoa(i))
 	}
-	m.add("\n")
 	m.addIf(len(p.Facts.Key) > 0, `<label><input type="checkbox" name="asGiven" value="true"> Use the key as it is, although no request can have it</label>`)
-	m.add("\n")
 	m.addIf(p.Facts.ReadsCaller, `<label for="remote-address">Client address, for overrides</label><input id="remote-address" name="remoteAddress" spellcheck="false" autocomplete="off">
 <label for="principal">Principal, for overrides</label><input id="principal" name="principal" spellcheck="false" autocomplete="off">`)
-	m.add(`
-<div><button class="primary">Open</button></div></form>
-</section>
-`)
+	m.add(`<div><button class="primary">Open</button></div></form>
+</section>`)
 }
 
 func (p *policyPage) writeMatches(m *markup) {
-	m.add(`<section aria-labelledby="matches"><h2 id="matches">Applies to</h2>
-`)
+	m.add(`<section aria-labelledby="matches"><h2 id="matches">Applies to</h2>`)
 	for i := range p.Facts.Matches {
 		m.add(`<dl class="match">`)
 		m.addIf(i > 0, `<dt>or</dt><dd></dd>`)
 		p.Facts.Matches[i].write(m)
-		m.add(`
-</dl>`)
+		m.add(`</dl>`)
 	}
 	if len(p.Facts.Matches) == 0 {
 		m.add(`<p class="empty">Only checks that name it, as in <code>{"policies":["%"]}</code>. Add <code>matches</code> or <code>targetRefs</code> to apply it to requests.</p>`, p.Policy)
 	}
-	m.add("\n")
 	m.with(p.Targets.Problem, problemNote)
-	m.add("\n")
 	for i := range p.Targets.Data.Policies {
 		writeTargets(m, &p.Targets.Data.Policies[i])
 	}
-	m.add(`
-</section>`)
+	m.add(`</section>`)
 }
 
 func (f *matchFacts) write(m *markup) {
@@ -201,18 +172,15 @@ func (f *matchFacts) write(m *markup) {
 	} {
 		m.matchField(field.name, field.values)
 	}
-	m.add("\n")
 	m.with(f.Domain, `<dt>Domain</dt><dd><code>%</code></dd>`)
 	m.matchField("Headers", f.Headers)
 	m.matchField("Query parameters", f.QueryParameters)
 	m.matchField("Descriptors", f.Descriptors)
-	m.add("\n")
 	m.with(f.When, `<dt>When</dt><dd><code>%</code></dd>`)
 }
 
 // matchField writes the values of a field of a match, if it has any.
 func (m *markup) matchField(name string, values []string) {
-	m.add("\n")
 	if len(values) > 0 {
 		m.add(`<dt>%</dt><dd>`, name)
 		m.each(values, code)
@@ -223,11 +191,9 @@ func (m *markup) matchField(name string, values []string) {
 // writeTargets writes when a check last applied, by any target and by each.
 func writeTargets(m *markup, p *httptypes.TargetedPolicy) {
 	if p.LastCheck != nil {
-		m.add(`<p class="hint">The last check was reported at %.</p>
-`, date(*p.LastCheck))
+		m.add(`<p class="hint">The last check was reported at %.</p>`, date(*p.LastCheck))
 	} else {
-		m.add(`<p class="hint">No check in the last 24 hours.</p>
-`)
+		m.add(`<p class="hint">No check in the last 24 hours.</p>`)
 	}
 	if len(p.Targets) == 0 {
 		return

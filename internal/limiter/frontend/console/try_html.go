@@ -12,10 +12,8 @@ import (
 // write implements content.
 func (p *tryPage) write(m *markup, l *layout) {
 	m.add(`<h1>Try a request</h1>
-<p class="hint">Shows which policies apply and how they would decide. Nothing is spent.</p>
-`)
+<p class="hint">Shows which policies apply and how they would decide. Nothing is spent.</p>`)
 	m.with(p.Problem, alert)
-	m.add("\n")
 	p.writeForm(m, l)
 	if p.Answer == nil {
 		return
@@ -46,8 +44,7 @@ func (p *tryPage) writeForm(m *markup, l *layout) {
 <label for="descriptors">Descriptors, one a line</label><textarea id="descriptors" name="descriptors" rows="2" placeholder="user_id=7,tier=gold" spellcheck="false">%</textarea>
 </div></details>
 <div><button class="primary">Explain</button></div>
-</form>
-`, p.Principal, p.Claims, p.Domain, p.Targets, p.Descriptors)
+</form>`, p.Principal, p.Claims, p.Domain, p.Targets, p.Descriptors)
 }
 
 func writeDecision(m *markup, d *httptypes.ExplainedDecision) {
@@ -55,8 +52,7 @@ func writeDecision(m *markup, d *httptypes.ExplainedDecision) {
 	if d.Allowed {
 		verdict = "Allowed"
 	}
-	m.add(`
-<section aria-labelledby="decision"><h2 id="decision">Decision</h2>
+	m.add(`<section aria-labelledby="decision"><h2 id="decision">Decision</h2>
 <p class="verdict"><span class="badge %">%</span> %`, verdictClass(d.Allowed), verdict, string(d.Reason))
 	if d.Policy != "" {
 		m.add(", by ")
@@ -66,12 +62,9 @@ func writeDecision(m *markup, d *httptypes.ExplainedDecision) {
 	if d.RetryAfterMs != 0 {
 		m.add(`; admitted again in <span class="num">%</span>`, millis(d.RetryAfterMs))
 	}
-	m.add(`.</p>
-`)
+	m.add(`.</p>`)
 	m.with(string(d.Degraded), `<p class="note warn">Redis did not answer: the failure mode % decided.</p>`)
-	m.add(`
-</section>
-`)
+	m.add(`</section>`)
 }
 
 // verdictClass is the class of the badge of a verdict.
@@ -84,8 +77,7 @@ func verdictClass(allowed bool) string {
 
 // writeApplied writes the policies that apply.
 func (p *tryPage) writeApplied(m *markup) {
-	m.add(`<section aria-labelledby="apply"><h2 id="apply">Policies that apply</h2>
-`)
+	m.add(`<section aria-labelledby="apply"><h2 id="apply">Policies that apply</h2>`)
 	for i := range p.Answer.Policies {
 		writeExplained(m, &p.Answer.Policies[i])
 	}
@@ -98,15 +90,11 @@ func (p *tryPage) writeApplied(m *markup) {
 		}
 		m.add(`</p>`)
 	}
-	m.add("\n")
 	m.hidden(p.Answer.HiddenPolicies)
-	m.add("\n")
 	if p.ByName != 0 {
 		m.add(`<p class="hint">Policies without matches: %. They apply only to checks that name them.</p>`, number(p.ByName))
 	}
-	m.add(`
-</section>
-`)
+	m.add(`</section>`)
 }
 
 // writeExplained writes one policy that applies.
@@ -125,24 +113,20 @@ func writeExplained(m *markup, p *httptypes.ExplainedPolicy) {
 		}
 		m.add(`<dt>%</dt><dd>`+codePart+`</dd>`, name, visible(part.Value))
 	}
-	m.add("\n")
 	m.with(p.Override, `<dt>Override</dt><dd>%</dd>`)
 	m.with(p.Group, `<dt>Group</dt><dd>%</dd>`)
 	m.with(string(p.Action), `<dt>Action</dt><dd>%</dd>`)
 	if e := p.Exception; e != nil {
 		m.add(`<dt>Exception</dt><dd>% (%) until %</dd>`, e.Name, string(e.Action), until(e))
 	}
-	m.add("\n")
 	if p.Blocked {
 		m.add(`<dt>Blocked</dt><dd>for <span class="num">%</span>, by %</dd>`, millis(p.BlockLeftMs), blockedBy(p.BlockedBy))
 	}
-	m.add(`</dl>
-`)
+	m.add(`</dl>`)
 	if len(p.Limits) > 0 {
 		writeExplainedLimits(m, p)
 	}
-	m.add(`
-</article>`)
+	m.add(`</article>`)
 }
 
 func writeExplainedLimits(m *markup, p *httptypes.ExplainedPolicy) {
@@ -180,11 +164,9 @@ func writeNearMisses(m *markup, answer *httptypes.Explanation) {
 		}
 		m.add(`</td></tr>`)
 	}
-	m.add(`</tbody></table></div>
-`)
+	m.add(`</tbody></table></div>`)
 	if answer.MoreNearMisses != 0 {
 		m.add(`<p class="hint">More near misses: %.</p>`, number(answer.MoreNearMisses))
 	}
-	m.add(`
-</section>`)
+	m.add(`</section>`)
 }
