@@ -22,17 +22,18 @@ func (p *keyPage) write(m *markup, l *layout) {
 	m.with(p.Notice, doneNote)
 	m.with(p.Problem, alert)
 	p.writeState(m)
-	m.add(`<section aria-labelledby="limits"><h2 id="limits">Limits</h2>
-<p class="hint">The wide bar is what is used. The two below are the time from now on: until the limit admits again, and until all units are free.</p>
+	m.section("limits", "Limits", "", p.writeLimits)
+	m.section("change", "Change", "", func(m *markup) { p.writeChanges(m, l) })
+}
+
+// writeLimits writes the limits with their drawings.
+func (p *keyPage) writeLimits(m *markup) {
+	m.add(`<p class="hint">The wide bar is what is used. The two below are the time from now on: until the limit admits again, and until all units are free.</p>
 <div class="cards">`)
 	for i := range p.Limits {
 		m.limitCard(&p.Limits[i])
 	}
-	m.add(`</div>
-</section>
-<section aria-labelledby="change"><h2 id="change">Change</h2>`)
-	p.writeChanges(m, l)
-	m.add(`</section>`)
+	m.add(`</div>`)
 }
 
 // writeState writes what applies to the key besides limits.

@@ -12,36 +12,17 @@ import (
 
 // write implements content.
 func (p *overviewPage) write(m *markup, _ *layout) {
-	m.add(`<h1>Overview</h1>
-<section aria-labelledby="rates">
-<h2 id="rates">Decisions in the last hour</h2>`)
-	p.writeRates(m)
-	m.add(`</section>
-<div class="columns">
-<section aria-labelledby="top">
-<h2 id="top">Denied most often</h2>`)
-	p.writeTop(m)
-	m.add(`</section>
-<section aria-labelledby="blocks">
-<h2 id="blocks">Blocked now</h2>`)
-	p.writeBlocks(m)
-	m.add(`</section>
-<section aria-labelledby="ready">
-<h2 id="ready">Policies</h2>`)
-	p.writeReady(m)
-	m.add(`</section>
-<section aria-labelledby="health">
-<h2 id="health">Replicas and Redis</h2>`)
-	p.writeHealth(m)
-	m.add(`</section>
-</div>`)
+	m.add(`<h1>Overview</h1>`)
+	m.section("rates", "Decisions in the last hour", p.Rates.Problem, p.writeRates)
+	m.add(`<div class="columns">`)
+	m.section("top", "Denied most often", p.Top.Problem, p.writeTop)
+	m.section("blocks", "Blocked now", p.Blocks.Problem, p.writeBlocks)
+	m.section("ready", "Policies", p.Policies.Problem, p.writeReady)
+	m.section("health", "Replicas and Redis", "", p.writeHealth)
+	m.add(`</div>`)
 }
 
 func (p *overviewPage) writeRates(m *markup) {
-	if p.Rates.Problem != "" {
-		m.add(problemNote, p.Rates.Problem)
-		return
-	}
 	m.plot(p.Plot)
 	m.since(p.Rates.Data.Since)
 	if missing := p.Rates.Data.Missing; len(missing) > 0 {
@@ -74,10 +55,6 @@ func (p *overviewPage) writeExample(m *markup) {
 }
 
 func (p *overviewPage) writeTop(m *markup) {
-	if p.Top.Problem != "" {
-		m.add(problemNote, p.Top.Problem)
-		return
-	}
 	if len(p.Keys) > 0 {
 		m.keysTable(p.Keys, true)
 		m.add(`<p class="hint">In the last five to ten minutes.`)
@@ -92,10 +69,6 @@ func (p *overviewPage) writeTop(m *markup) {
 }
 
 func (p *overviewPage) writeBlocks(m *markup) {
-	if p.Blocks.Problem != "" {
-		m.add(problemNote, p.Blocks.Problem)
-		return
-	}
 	if len(p.Blocks.Data.Blocks) > 0 {
 		m.blocksTable(p.Blocks.Data.Blocks, true)
 		m.addIf(p.Blocks.Data.Truncated, `<p class="hint">There are more: open a policy to see its blocks.</p>`)
@@ -106,10 +79,6 @@ func (p *overviewPage) writeBlocks(m *markup) {
 }
 
 func (p *overviewPage) writeReady(m *markup) {
-	if p.Policies.Problem != "" {
-		m.add(problemNote, p.Policies.Problem)
-		return
-	}
 	m.add(`<p><a href="/console/policies"><span class="num">%</span> in force</a></p>`, number(p.Loaded()))
 	switch {
 	case len(p.Unready) > 0:

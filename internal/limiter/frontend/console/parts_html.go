@@ -20,6 +20,17 @@ const (
 	unready      literal = `<span class="badge bad">%</span>`
 )
 
+// section writes a section: its heading, then the problem or, if that is empty, what write writes.
+func (m *markup) section(id, heading literal, problem string, write func(*markup)) {
+	m.add(`<section aria-labelledby="` + id + `"><h2 id="` + id + `">` + heading + `</h2>`)
+	if problem != "" {
+		m.add(problemNote, problem)
+	} else {
+		write(m)
+	}
+	m.add(`</section>`)
+}
+
 // codeParts writes the parts of a key.
 func (m *markup) codeParts(parts []string) {
 	for i, part := range parts {

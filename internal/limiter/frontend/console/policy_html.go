@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // write implements content.
@@ -34,43 +35,37 @@ func (p *policyPage) write(m *markup, l *layout) {
 		m.add(`<p class="note warn">No plan of this policy is in force. See <code>kubectl describe rlpol</code> for the reason.</p>`)
 		return
 	}
-	p.writeRates(m)
+	m.section("rates", "Decisions in the last hour", p.Rates.Problem, p.writeRates)
 	if p.Facts != nil {
-		p.Facts.write(m)
+		m.section("limits", "Limits", "", p.Facts.writeLimits)
 	} else {
 		m.add(`<p class="note">Your account may not read the plan of this policy. The chart value <code>access</code> grants the right.</p>`)
 	}
 	m.add(`<div class="columns">`)
-	p.writeActivity(m, l)
+	m.section("top", "Denied most often", p.Top.Problem, p.writeTop)
+	m.section("blocks", "Blocked now", p.Blocks.Problem, func(m *markup) { p.writeBlocks(m, l) })
 	if p.Facts != nil {
-		p.writeFind(m, l)
-		p.writeMatches(m)
+		m.section("find", p.findHeading(), "", func(m *markup) { p.writeFind(m, l) })
+		m.section("matches", "Applies to", "", p.writeMatches)
 	}
 	m.add(`</div>`)
 	if p.Facts != nil && len(p.Facts.Overrides) > 0 {
-		p.Facts.writeOverrides(m)
+		m.section("overrides", "Overrides", "", p.Facts.writeOverrides)
 	}
 }
 
 func (p *policyPage) writeRates(m *markup) {
-	m.add(`<section aria-labelledby="rates"><h2 id="rates">Decisions in the last hour</h2>`)
-	switch {
-	case p.Rates.Problem != "":
-		m.add(problemNote, p.Rates.Problem)
-	case p.Plot.Most != 0:
+	if p.Plot.Most != 0 {
 		m.plot(p.Plot)
-		m.since(p.Rates.Data.Since)
-	default:
+	} else {
 		m.add(`<p class="empty">This policy decided nothing in the last hour. <a href="/console/try">Try a request</a> to see whether it applies.</p>`)
-		m.since(p.Rates.Data.Since)
 	}
-	m.add(`</section>`)
+	m.since(p.Rates.Data.Since)
 }
 
-// write writes the limits, the other facts and the key.
-func (f *facts) write(m *markup) {
-	m.add(`<section aria-labelledby="limits"><h2 id="limits">Limits</h2>
-<div class="scroll" tabindex="0" role="group" aria-label="Limits"><table><caption class="off">Limits</caption>
+// writeLimits writes the limits, the other facts and the key.
+func (f *facts) writeLimits(m *markup) {
+	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Limits"><table><caption class="off">Limits</caption>
 <thead><tr><th scope="col">Name</th><th scope="col" class="num">Threshold</th><th scope="col" class="num">Window</th><th scope="col">Algorithm</th><th scope="col">Details</th></tr></thead>
 <tbody>`)
 	for i := range f.Limits {
@@ -89,60 +84,51 @@ func (f *facts) write(m *markup) {
 		m.addIf(i > 0, ", ")
 		m.add(`<code>%</code>`, part)
 	}
-	m.add(`</dd></dl>
-</section>`)
+	m.add(`</dd></dl>`)
 }
 
-// writeActivity writes the denied and the blocked keys.
-func (p *policyPage) writeActivity(m *markup, l *layout) {
-	m.add(`<section aria-labelledby="top"><h2 id="top">Denied most often</h2>`)
-	switch {
-	case p.Top.Problem != "":
-		m.add(problemNote, p.Top.Problem)
-	case len(p.Keys) > 0:
-		m.keysTable(p.Keys, false)
-		m.add(`<p class="hint">In the last five to ten minutes.</p>`)
-	default:
+func (p *policyPage) writeTop(m *markup) {
+	if len(p.Keys) == 0 {
 		m.add(`<p class="empty">No key was denied in the last minutes.</p>`)
+		return
 	}
-	m.add(`</section>
-<section aria-labelledby="blocks"><h2 id="blocks">Blocked now</h2>`)
-	switch {
-	case p.Blocks.Problem != "":
-		m.add(problemNote, p.Blocks.Problem)
-	case len(p.Blocks.Data.Blocks) > 0:
-		m.blocksTable(p.Blocks.Data.Blocks, false)
-		if p.MayUnblock {
-			m.add(`<form method="post" action="/console/confirm"><input type="hidden" name="csrf" value="%"><input type="hidden" name="policy" value="%"><button name="action" value="lift-all">Lift all blocks</button></form>`,
-				l.CSRF, p.Policy)
-		}
-	default:
+	m.keysTable(p.Keys, false)
+	m.add(`<p class="hint">In the last five to ten minutes.</p>`)
+}
+
+func (p *policyPage) writeBlocks(m *markup, l *layout) {
+	if len(p.Blocks.Data.Blocks) == 0 {
 		m.add(`<p class="empty">No key is blocked.</p>`)
+		return
 	}
-	m.add(`</section>`)
+	m.blocksTable(p.Blocks.Data.Blocks, false)
+	if p.MayUnblock {
+		m.add(`<form method="post" action="/console/confirm"><input type="hidden" name="csrf" value="%"><input type="hidden" name="policy" value="%"><button name="action" value="lift-all">Lift all blocks</button></form>`,
+			l.CSRF, p.Policy)
+	}
+}
+
+func (p *policyPage) findHeading() literal {
+	if len(p.Facts.Key) > 0 {
+		return "Open a key"
+	}
+	return "Open the shared budget"
 }
 
 // writeFind writes the form that opens a key.
 func (p *policyPage) writeFind(m *markup, l *layout) {
-	heading := "Open the shared budget"
-	if len(p.Facts.Key) > 0 {
-		heading = "Open a key"
-	}
-	m.add(`<section aria-labelledby="find"><h2 id="find">%</h2>
-<form method="post" action="/console/key" class="stack"><input type="hidden" name="csrf" value="%"><input type="hidden" name="policy" value="%">`,
-		heading, l.CSRF, p.Policy)
+	m.add(`<form method="post" action="/console/key" class="stack"><input type="hidden" name="csrf" value="%"><input type="hidden" name="policy" value="%">`,
+		l.CSRF, p.Policy)
 	for i, part := range p.Facts.Key {
 		m.add(`<label for="key-%">%</label><input id="key-%" name="key" spellcheck="false" autocomplete="off">`, strconv.Itoa(i), part, strconv.Itoa(i))
 	}
 	m.addIf(len(p.Facts.Key) > 0, `<label><input type="checkbox" name="asGiven" value="true"> Use the key as it is, although no request can have it</label>`)
 	m.addIf(p.Facts.ReadsCaller, `<label for="remote-address">Client address, for overrides</label><input id="remote-address" name="remoteAddress" spellcheck="false" autocomplete="off">
 <label for="principal">Principal, for overrides</label><input id="principal" name="principal" spellcheck="false" autocomplete="off">`)
-	m.add(`<div><button class="primary">Open</button></div></form>
-</section>`)
+	m.add(`<div><button class="primary">Open</button></div></form>`)
 }
 
 func (p *policyPage) writeMatches(m *markup) {
-	m.add(`<section aria-labelledby="matches"><h2 id="matches">Applies to</h2>`)
 	for i := range p.Facts.Matches {
 		m.add(`<dl class="match">`)
 		m.addIf(i > 0, `<dt>or</dt><dd></dd>`)
@@ -156,22 +142,13 @@ func (p *policyPage) writeMatches(m *markup) {
 	for i := range p.Targets.Data.Policies {
 		writeTargets(m, &p.Targets.Data.Policies[i])
 	}
-	m.add(`</section>`)
 }
 
 func (f *matchFacts) write(m *markup) {
-	targets := make([]string, len(f.Targets))
-	for i, t := range f.Targets {
-		targets[i] = string(t)
-	}
-	for _, field := range [...]struct {
-		name   string
-		values []string
-	}{
-		{"Gateways, routes", targets}, {"Hosts", f.Hosts}, {"Methods", f.Methods}, {"Paths", f.Paths},
-	} {
-		m.matchField(field.name, field.values)
-	}
+	m.matchField("Gateways, routes", plan.TargetTexts(f.Targets))
+	m.matchField("Hosts", f.Hosts)
+	m.matchField("Methods", f.Methods)
+	m.matchField("Paths", f.Paths)
 	m.with(f.Domain, `<dt>Domain</dt><dd><code>%</code></dd>`)
 	m.matchField("Headers", f.Headers)
 	m.matchField("Query parameters", f.QueryParameters)
@@ -213,8 +190,7 @@ func lastCheck(t *time.Time) string {
 }
 
 func (f *facts) writeOverrides(m *markup) {
-	m.add(`<section aria-labelledby="overrides"><h2 id="overrides">Overrides</h2>
-<div class="scroll" tabindex="0" role="group" aria-label="Overrides"><table><caption class="off">Overrides</caption>
+	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Overrides"><table><caption class="off">Overrides</caption>
 <thead><tr><th scope="col">Name</th><th scope="col">Selects</th><th scope="col">Effect</th></tr></thead>
 <tbody>`)
 	for i := range f.Overrides {
@@ -234,6 +210,5 @@ func (f *facts) writeOverrides(m *markup) {
 		m.add(`</td>
 <td>%</td></tr>`, effect)
 	}
-	m.add(`</tbody></table></div>
-</section>`)
+	m.add(`</tbody></table></div>`)
 }

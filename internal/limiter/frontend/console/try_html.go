@@ -18,10 +18,10 @@ func (p *tryPage) write(m *markup, l *layout) {
 	if p.Answer == nil {
 		return
 	}
-	writeDecision(m, &p.Answer.Decision)
-	p.writeApplied(m)
+	m.section("decision", "Decision", "", p.writeDecision)
+	m.section("apply", "Policies that apply", "", p.writeApplied)
 	if len(p.Answer.NearMisses) > 0 {
-		writeNearMisses(m, p.Answer)
+		m.section("near", "Near misses", "", p.writeNearMisses)
 	}
 }
 
@@ -47,13 +47,13 @@ func (p *tryPage) writeForm(m *markup, l *layout) {
 </form>`, p.Principal, p.Claims, p.Domain, p.Targets, p.Descriptors)
 }
 
-func writeDecision(m *markup, d *httptypes.ExplainedDecision) {
+func (p *tryPage) writeDecision(m *markup) {
+	d := &p.Answer.Decision
 	verdict := "Denied"
 	if d.Allowed {
 		verdict = "Allowed"
 	}
-	m.add(`<section aria-labelledby="decision"><h2 id="decision">Decision</h2>
-<p class="verdict"><span class="badge %">%</span> %`, verdictClass(d.Allowed), verdict, string(d.Reason))
+	m.add(`<p class="verdict"><span class="badge %">%</span> %`, verdictClass(d.Allowed), verdict, string(d.Reason))
 	if d.Policy != "" {
 		m.add(", by ")
 		m.policyLink(d.Policy)
@@ -64,7 +64,6 @@ func writeDecision(m *markup, d *httptypes.ExplainedDecision) {
 	}
 	m.add(`.</p>`)
 	m.with(string(d.Degraded), `<p class="note warn">Redis did not answer: the failure mode % decided.</p>`)
-	m.add(`</section>`)
 }
 
 // verdictClass is the class of the badge of a verdict.
@@ -77,7 +76,6 @@ func verdictClass(allowed bool) string {
 
 // writeApplied writes the policies that apply.
 func (p *tryPage) writeApplied(m *markup) {
-	m.add(`<section aria-labelledby="apply"><h2 id="apply">Policies that apply</h2>`)
 	for i := range p.Answer.Policies {
 		writeExplained(m, &p.Answer.Policies[i])
 	}
@@ -94,7 +92,6 @@ func (p *tryPage) writeApplied(m *markup) {
 	if p.ByName != 0 {
 		m.add(`<p class="hint">Policies without matches: %. They apply only to checks that name them.</p>`, number(p.ByName))
 	}
-	m.add(`</section>`)
 }
 
 // writeExplained writes one policy that applies.
@@ -144,13 +141,12 @@ func writeExplainedLimits(m *markup, p *httptypes.ExplainedPolicy) {
 	m.add(`</tbody></table></div>`)
 }
 
-func writeNearMisses(m *markup, answer *httptypes.Explanation) {
-	m.add(`<section aria-labelledby="near"><h2 id="near">Near misses</h2>
-<div class="scroll" tabindex="0" role="group" aria-label="Policies that nearly apply"><table><caption class="off">Policies that nearly apply</caption>
+func (p *tryPage) writeNearMisses(m *markup) {
+	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Policies that nearly apply"><table><caption class="off">Policies that nearly apply</caption>
 <thead><tr><th scope="col">Policy</th><th scope="col">Why not</th><th scope="col">It wants</th><th scope="col">The request has</th></tr></thead>
 <tbody>`)
-	for i := range answer.NearMisses {
-		miss := &answer.NearMisses[i]
+	for i := range p.Answer.NearMisses {
+		miss := &p.Answer.NearMisses[i]
 		m.add(`<tr><td>`)
 		m.policyLink(miss.Policy)
 		m.add(`</td>
@@ -165,8 +161,7 @@ func writeNearMisses(m *markup, answer *httptypes.Explanation) {
 		m.add(`</td></tr>`)
 	}
 	m.add(`</tbody></table></div>`)
-	if answer.MoreNearMisses != 0 {
-		m.add(`<p class="hint">More near misses: %.</p>`, number(answer.MoreNearMisses))
+	if p.Answer.MoreNearMisses != 0 {
+		m.add(`<p class="hint">More near misses: %.</p>`, number(p.Answer.MoreNearMisses))
 	}
-	m.add(`</section>`)
 }
