@@ -96,17 +96,13 @@ func (p *overviewPage) writeReady(m *markup) {
 }
 
 func (p *overviewPage) writeUnready(m *markup) {
-	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Policies that are not ready"><table>
-<caption>Policies that are not ready</caption>
-<thead><tr><th scope="col">Policy</th><th scope="col">Reason</th></tr></thead>
-<tbody>`)
+	m.startTable("Policies that are not ready", "Policies that are not ready", "Policy", "Reason")
 	for _, policy := range p.Unready {
 		m.add(`<tr><td>`)
 		m.policyLink(policy.Name)
 		m.add(`</td><td>`+unready+`</td></tr>`, policy.Reason)
 	}
-	m.add(`</tbody>
-</table></div>`)
+	m.add(tableEnd)
 }
 
 func (p *overviewPage) writeHealth(m *markup) {
@@ -120,15 +116,11 @@ func (p *overviewPage) writeHealth(m *markup) {
 		m.add(`<p class="empty">This process decides alone.</p>`)
 		return
 	}
-	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Replicas"><table>
-<caption>Replicas that decide</caption>
-<thead><tr><th scope="col">Name</th><th scope="col" class="num">Revision</th><th scope="col" class="num">Skipped plans</th></tr></thead>
-<tbody>`)
+	m.startTable("Replicas", "Replicas that decide", "Name", "#Revision", "#Skipped plans")
 	for _, r := range replicas {
 		m.add(`<tr><td>%</td><td class="num">%</td><td class="num">%</td></tr>`, r.Name, number(r.Revision), strconv.Itoa(r.Skips))
 	}
-	m.add(`</tbody>
-</table></div>`)
+	m.add(tableEnd)
 }
 
 func writeProcess(m *markup, p *httptypes.Process) {

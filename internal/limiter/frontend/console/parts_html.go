@@ -4,6 +4,7 @@
 package console
 
 import (
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
@@ -17,6 +18,7 @@ const (
 	codePart     literal = `<code class="part">%</code>`
 	code         literal = `<code>%</code> `
 	keyNameStart literal = `<div class="keyname" tabindex="0" role="group" aria-label="Key">`
+	tableEnd     literal = `</tbody></table></div>`
 	unready      literal = `<span class="badge bad">%</span>`
 )
 
@@ -29,6 +31,34 @@ func (m *markup) section(id, heading literal, problem string, write func(*markup
 		write(m)
 	}
 	m.add(`</section>`)
+}
+
+// startTable begins a table with a name for screen readers, the caption or, if that is empty, the name as a hidden caption,
+// and the headings of the columns. A # before a heading marks a column of numbers.
+func (m *markup) startTable(name, caption string, headings ...string) {
+	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="%"><table>`, name)
+	if caption != "" {
+		m.add(`<caption>%</caption>`, caption)
+	} else {
+		m.add(`<caption class="off">%</caption>`, name)
+	}
+	m.add(`<thead><tr>`)
+	for _, heading := range headings {
+		text, isNumber := strings.CutPrefix(heading, "#")
+		m.add(`<th scope="col"`)
+		m.addIf(isNumber, ` class="num"`)
+		m.add(`>%</th>`, text)
+	}
+	m.add(`</tr></thead><tbody>`)
+}
+
+// startKeysTable begins a table of keys, with a column of policies if all is true.
+func (m *markup) startKeysTable(name string, all bool, headings ...string) {
+	first := []string{"Key", "Policy"}
+	if !all {
+		first = first[:1]
+	}
+	m.startTable(name, "", append(first, headings...)...)
 }
 
 // codeParts writes the parts of a key.
@@ -134,12 +164,7 @@ func (m *markup) modeBadge(mode string) { m.add(`<span class="badge %">%</span>`
 
 // keysTable writes the keys, with their policies if all is true.
 func (m *markup) keysTable(keys []deniedKey, all bool) {
-	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Keys that are denied most often"><table>
-<caption class="off">Keys that are denied most often</caption>
-<thead><tr><th scope="col">Key</th>`)
-	m.addIf(all, `<th scope="col">Policy</th>`)
-	m.add(`<th scope="col" class="num">Denials</th></tr></thead>
-<tbody>`)
+	m.startKeysTable("Keys that are denied most often", all, "#Denials")
 	for i := range keys {
 		k := &keys[i]
 		m.keyRow(k.Policy, &k.ListedKey, all)
@@ -149,24 +174,19 @@ func (m *markup) keysTable(keys []deniedKey, all bool) {
 		}
 		m.add(`%</td></tr>`, number(k.Count))
 	}
-	m.add(`</tbody></table></div>`)
+	m.add(tableEnd)
 }
 
 // blocksTable writes the blocks, with their policies if all is true.
 func (m *markup) blocksTable(blocks []httptypes.ListedBlock, all bool) {
-	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Keys that are blocked now"><table>
-<caption class="off">Keys that are blocked now</caption>
-<thead><tr><th scope="col">Key</th>`)
-	m.addIf(all, `<th scope="col">Policy</th>`)
-	m.add(`<th scope="col">Blocked by</th><th scope="col" class="num">Left</th></tr></thead>
-<tbody>`)
+	m.startKeysTable("Keys that are blocked now", all, "Blocked by", "#Left")
 	for i := range blocks {
 		b := &blocks[i]
 		m.keyRow(b.Policy, &b.ListedKey, all)
 		m.add(`<td class="nowrap">%</td>
 <td class="num">%</td></tr>`, blockedBy(b.Limit), millis(b.LeftMs))
 	}
-	m.add(`</tbody></table></div>`)
+	m.add(tableEnd)
 }
 
 // keyRow begins a row of a table with the cell of the key and, if all is true, the one of the policy.

@@ -34,18 +34,16 @@ func (p *policiesPage) write(m *markup, _ *layout) {
 }
 
 func (p *policiesPage) writeTable(m *markup) {
-	found := "policies"
+	caption := number(p.Found) + " policies"
 	if p.Search != "" {
-		found = "found"
+		caption = number(p.Found) + " found"
 	}
-	m.add(`<section aria-label="List of policies"><div class="scroll" tabindex="0" role="group" aria-label="Policies"><table>
-<caption><span class="num">%</span> %</caption>
-<thead><tr><th scope="col">Policy</th><th scope="col">Mode</th><th scope="col">Limits</th><th scope="col">Last hour</th><th scope="col" class="num">Denied 5 min</th><th scope="col" class="num">Allowed 1 h</th></tr></thead>
-<tbody>`, number(p.Found), found)
+	m.add(`<section aria-label="List of policies">`)
+	m.startTable("Policies", caption, "Policy", "Mode", "Limits", "Last hour", "#Denied 5 min", "#Allowed 1 h")
 	for i := range p.Policies {
 		p.Policies[i].write(m)
 	}
-	m.add(`</tbody></table></div></section>`)
+	m.add(tableEnd + `</section>`)
 	if p.Previous != "" || p.Next != "" {
 		m.add(`<nav aria-label="More policies" class="line">`)
 		if p.Previous != "" {

@@ -65,16 +65,13 @@ func (p *policyPage) writeRates(m *markup) {
 
 // writeLimits writes the limits, the other facts and the key.
 func (f *facts) writeLimits(m *markup) {
-	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Limits"><table><caption class="off">Limits</caption>
-<thead><tr><th scope="col">Name</th><th scope="col" class="num">Threshold</th><th scope="col" class="num">Window</th><th scope="col">Algorithm</th><th scope="col">Details</th></tr></thead>
-<tbody>`)
+	m.startTable("Limits", "", "Name", "#Threshold", "#Window", "Algorithm", "Details")
 	for i := range f.Limits {
 		limit := &f.Limits[i]
 		m.add(`<tr><td>%</td><td class="num">%</td><td class="num">%</td><td>%</td><td>%</td></tr>`,
 			limit.Name, number(limit.Threshold), limit.Window, limit.Algorithm, limit.Details)
 	}
-	m.add(`</tbody></table></div>
-<dl>`)
+	m.add(tableEnd + `<dl>`)
 	for _, row := range f.Rows {
 		m.add(`<dt>%</dt><dd>%</dd>`, row.Name, row.Value)
 	}
@@ -190,9 +187,7 @@ func lastCheck(t *time.Time) string {
 }
 
 func (f *facts) writeOverrides(m *markup) {
-	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Overrides"><table><caption class="off">Overrides</caption>
-<thead><tr><th scope="col">Name</th><th scope="col">Selects</th><th scope="col">Effect</th></tr></thead>
-<tbody>`)
+	m.startTable("Overrides", "", "Name", "Selects", "Effect")
 	for i := range f.Overrides {
 		o := &f.Overrides[i]
 		m.add(`<tr><td>%</td><td>`, o.Name)
@@ -210,5 +205,5 @@ func (f *facts) writeOverrides(m *markup) {
 		m.add(`</td>
 <td>%</td></tr>`, effect)
 	}
-	m.add(`</tbody></table></div>`)
+	m.add(tableEnd)
 }

@@ -127,9 +127,7 @@ func writeExplained(m *markup, p *httptypes.ExplainedPolicy) {
 }
 
 func writeExplainedLimits(m *markup, p *httptypes.ExplainedPolicy) {
-	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Limits of %"><table><caption class="off">Limits of %</caption>
-<thead><tr><th scope="col">Limit</th><th scope="col" class="num">Used</th><th scope="col" class="num">Threshold</th><th scope="col" class="num">Window</th><th scope="col" class="num">Left</th></tr></thead>
-<tbody>`, p.Policy, p.Policy)
+	m.startTable("Limits of "+p.Policy, "", "Limit", "#Used", "#Threshold", "#Window", "#Left")
 	for i := range p.Limits {
 		limit := &p.Limits[i]
 		m.add(`<tr><td>%</td>`, limit.Limit)
@@ -138,13 +136,11 @@ func writeExplainedLimits(m *markup, p *httptypes.ExplainedPolicy) {
 		}, `<td class="num">%</td>`)
 		m.add(`</tr>`)
 	}
-	m.add(`</tbody></table></div>`)
+	m.add(tableEnd)
 }
 
 func (p *tryPage) writeNearMisses(m *markup) {
-	m.add(`<div class="scroll" tabindex="0" role="group" aria-label="Policies that nearly apply"><table><caption class="off">Policies that nearly apply</caption>
-<thead><tr><th scope="col">Policy</th><th scope="col">Why not</th><th scope="col">It wants</th><th scope="col">The request has</th></tr></thead>
-<tbody>`)
+	m.startTable("Policies that nearly apply", "", "Policy", "Why not", "It wants", "The request has")
 	for i := range p.Answer.NearMisses {
 		miss := &p.Answer.NearMisses[i]
 		m.add(`<tr><td>`)
@@ -160,7 +156,7 @@ func (p *tryPage) writeNearMisses(m *markup) {
 		}
 		m.add(`</td></tr>`)
 	}
-	m.add(`</tbody></table></div>`)
+	m.add(tableEnd)
 	if p.Answer.MoreNearMisses != 0 {
 		m.add(`<p class="hint">More near misses: %.</p>`, number(p.Answer.MoreNearMisses))
 	}
