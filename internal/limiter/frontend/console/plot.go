@@ -43,20 +43,12 @@ type slot struct {
 
 // newPlot returns the plot of the samples, the last of which ends at the time.
 func newPlot(s *httptypes.RateSamples, end time.Time, period int) *plot {
-	p := &plot{}
-	bars := barsOf(s)
-	for _, b := range bars {
-		p.Most = max(p.Most, b.Allowed+b.Denied+b.ShadowDenied)
-		p.Total.Allowed += b.Allowed
-		p.Total.Denied += b.Denied
-		p.Total.ShadowDenied += b.ShadowDenied
-	}
+	p, bars := draw(s)
 	length := time.Duration(len(s.Allowed)*period) * time.Second / plotBars
 	begin := end.Add(-plotBars * length)
 	p.Begin, p.End = clock(begin), clock(end)
 	p.Label = fmt.Sprintf("Decisions in each minute from %s to %s UTC: %s allowed, %s denied, %s only in Shadow; at most %s in a minute.",
 		p.Begin, p.End, number(p.Total.Allowed), number(p.Total.Denied), number(p.Total.ShadowDenied), number(p.Most))
-	p.draw(bars)
 	for i, b := range bars {
 		p.Slots = append(p.Slots, slot{X: coordinate(barX(i)), Text: fmt.Sprintf("%s: %s allowed, %s denied, %s only in Shadow",
 			clock(begin.Add(time.Duration(i)*length)), number(b.Allowed), number(b.Denied), number(b.ShadowDenied))})
@@ -66,12 +58,7 @@ func newPlot(s *httptypes.RateSamples, end time.Time, period int) *plot {
 
 // sparkline returns a small plot without texts.
 func sparkline(s *httptypes.RateSamples) *plot {
-	p := &plot{}
-	bars := barsOf(s)
-	for _, b := range bars {
-		p.Most = max(p.Most, b.Allowed+b.Denied+b.ShadowDenied)
-	}
-	p.draw(bars)
+	p, _ := draw(s)
 	return p
 }
 
@@ -89,8 +76,15 @@ func barsOf(s *httptypes.RateSamples) []httptypes.DecisionCounts {
 
 func barX(i int) float64 { return float64(i) * plotWidth / plotBars }
 
-// draw draws the bars: denied below, then what Shadow would have denied, then allowed.
-func (p *plot) draw(bars []httptypes.DecisionCounts) {
+// draw adds the samples up to bars, and draws these: denied below, then what Shadow would have denied, then allowed.
+func draw(s *httptypes.RateSamples) (p *plot, bars []httptypes.DecisionCounts) {
+	p, bars = &plot{}, barsOf(s)
+	for _, b := range bars {
+		p.Most = max(p.Most, b.Allowed+b.Denied+b.ShadowDenied)
+		p.Total.Allowed += b.Allowed
+		p.Total.Denied += b.Denied
+		p.Total.ShadowDenied += b.ShadowDenied
+	}
 	var allowed, denied, shadow strings.Builder
 	for i, b := range bars {
 		bottom := float64(plotHeight)
@@ -99,6 +93,7 @@ func (p *plot) draw(bars []httptypes.DecisionCounts) {
 		p.addBar(&allowed, i, bottom, b.Allowed)
 	}
 	p.Allowed, p.Denied, p.Shadow = allowed.String(), denied.String(), shadow.String()
+	return p, bars
 }
 
 // addBar adds the outline of a bar above bottom, and returns its top. Small numbers stay visible.
