@@ -5,6 +5,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 type facts struct {
 	Mode      string
 	Rows      []fact
-	Matches   []matchFacts
+	Matches   [][]matchField
 	Key       []string
 	Limits    []limitFacts
 	Overrides []overrideFacts
@@ -26,11 +27,10 @@ type facts struct {
 
 type fact struct{ Name, Value string }
 
-type matchFacts struct {
-	Targets                            []plan.Target
-	Hosts, Methods, Paths, Descriptors []string
-	Headers, QueryParameters           []string
-	Domain, When                       string
+// matchField is a field of a match with its values.
+type matchField struct {
+	Name   string
+	Values []string
 }
 
 type limitFacts struct {
@@ -90,7 +90,7 @@ func factsOf(p *plan.Plan, reveal bool) *facts {
 	}
 	f.addRow("Denial", strings.TrimSuffix(p.Denial.Code+": "+p.Denial.Message, ": "))
 	for i := range p.Matches {
-		f.Matches = append(f.Matches, matchFactsOf(&p.Matches[i]))
+		f.Matches = append(f.Matches, matchFieldsOf(&p.Matches[i]))
 	}
 	for i := range p.Key {
 		f.Key = append(f.Key, keyPartText(&p.Key[i]))
@@ -108,10 +108,20 @@ func factsOf(p *plan.Plan, reveal bool) *facts {
 
 func (f *facts) addRow(name, value string) { f.Rows = append(f.Rows, fact{name, value}) }
 
-func matchFactsOf(m *plan.Match) matchFacts {
-	f := matchFacts{Targets: m.Targets, Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain, When: m.When}
-	f.Headers, f.QueryParameters, f.Descriptors = entryTexts(m.Headers), entryTexts(m.QueryParameters), m.DescriptorTexts()
-	return f
+// matchFieldsOf returns the fields that the match has.
+func matchFieldsOf(m *plan.Match) []matchField {
+	fields := []matchField{
+		{"Gateways, routes", plan.TargetTexts(m.Targets)},
+		{"Hosts", m.Hosts},
+		{"Methods", m.Methods},
+		{"Paths", m.Paths},
+		{"Domain", []string{m.Domain}},
+		{"Headers", entryTexts(m.Headers)},
+		{"Query parameters", entryTexts(m.QueryParameters)},
+		{"Descriptors", m.DescriptorTexts()},
+		{"When", []string{m.When}},
+	}
+	return slices.DeleteFunc(fields, func(f matchField) bool { return strings.Join(f.Values, "") == "" })
 }
 
 func entryTexts(entries []plan.Entry) (texts []string) {

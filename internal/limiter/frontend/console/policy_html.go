@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
-	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // write implements content.
@@ -126,10 +125,14 @@ func (p *policyPage) writeFind(m *markup, l *layout) {
 }
 
 func (p *policyPage) writeMatches(m *markup) {
-	for i := range p.Facts.Matches {
+	for i, fields := range p.Facts.Matches {
 		m.add(`<dl class="match">`)
 		m.addIf(i > 0, `<dt>or</dt><dd></dd>`)
-		p.Facts.Matches[i].write(m)
+		for _, field := range fields {
+			m.add(`<dt>%</dt><dd>`, field.Name)
+			m.each(field.Values, code)
+			m.add(`</dd>`)
+		}
 		m.add(`</dl>`)
 	}
 	if len(p.Facts.Matches) == 0 {
@@ -138,27 +141,6 @@ func (p *policyPage) writeMatches(m *markup) {
 	m.with(p.Targets.Problem, problemNote)
 	for i := range p.Targets.Data.Policies {
 		writeTargets(m, &p.Targets.Data.Policies[i])
-	}
-}
-
-func (f *matchFacts) write(m *markup) {
-	m.matchField("Gateways, routes", plan.TargetTexts(f.Targets))
-	m.matchField("Hosts", f.Hosts)
-	m.matchField("Methods", f.Methods)
-	m.matchField("Paths", f.Paths)
-	m.with(f.Domain, `<dt>Domain</dt><dd><code>%</code></dd>`)
-	m.matchField("Headers", f.Headers)
-	m.matchField("Query parameters", f.QueryParameters)
-	m.matchField("Descriptors", f.Descriptors)
-	m.with(f.When, `<dt>When</dt><dd><code>%</code></dd>`)
-}
-
-// matchField writes the values of a field of a match, if it has any.
-func (m *markup) matchField(name string, values []string) {
-	if len(values) > 0 {
-		m.add(`<dt>%</dt><dd>`, name)
-		m.each(values, code)
-		m.add(`</dd>`)
 	}
 }
 
