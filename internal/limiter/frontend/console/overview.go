@@ -30,7 +30,7 @@ type overviewPage struct {
 	Process  part[*httptypes.Process]
 	Policies part[httptypes.PolicyList]
 	// Unready are the unready policies that the session may list, HiddenUnready is the number of others.
-	Unready       []unreadyPolicy
+	Unready       []plan.UnreadyPolicy
 	HiddenUnready int
 	// Leader is false if no leader reports.
 	Leader     bool
@@ -58,8 +58,6 @@ func (p *overviewPage) Replicas() []httptypes.Replica {
 	all := p.Policies.Data.Replicas
 	return all[:min(len(all), shownReplicas)]
 }
-
-type unreadyPolicy struct{ Name, Reason string }
 
 // overview serves the first page.
 func (c *Console) overview(v *visit) error {
@@ -148,7 +146,7 @@ func (c *Console) addUnready(v *visit, page *overviewPage) error {
 			return asProblem(err)
 		}
 		if allowed && len(page.Unready) < shownUnready {
-			page.Unready = append(page.Unready, unreadyPolicy{p.ID, p.Reason})
+			page.Unready = append(page.Unready, p)
 		}
 	}
 	page.HiddenUnready = notReady.Count - len(page.Unready)

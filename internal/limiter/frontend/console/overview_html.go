@@ -99,7 +99,7 @@ func (p *overviewPage) writeUnready(m *markup) {
 	m.startTable("Policies that are not ready", "Policies that are not ready", "Policy", "Reason")
 	for _, policy := range p.Unready {
 		m.add(`<tr><td>`)
-		m.policyLink(policy.Name)
+		m.policyLink(policy.ID)
 		m.add(`</td><td>`+unready+`</td></tr>`, policy.Reason)
 	}
 	m.add(tableEnd)

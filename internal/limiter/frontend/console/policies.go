@@ -4,6 +4,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/frontend/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // pageSize is the number of policies on one page.
@@ -96,39 +98,28 @@ func (c *Console) policies(v *visit) error {
 
 // rows returns the policies that the session may list and that the search finds.
 func (p *policiesPage) rows(v *visit, rights *httpapi.ReadRights, all *httptypes.PolicyList) (rows []policyRow, err error) {
-	reasons := map[string]string{}
-	if all.Unready != nil {
-		for _, u := range all.Unready.Policies {
-			reasons[u.ID] = u.Reason
+	var found []policyRow
+	at := map[string]int{}
+	for i, policy := range all.Policies {
+		at[policy.Name] = i
+		found = append(found, policyRow{Name: policy.Name, Mode: string(policy.Mode), Limits: policy.Limits, Loaded: true})
+	}
+	for _, u := range cmp.Or(all.Unready, &plan.Unready{}).Policies {
+		if i, loaded := at[u.ID]; loaded {
+			found[i].Reason = u.Reason
+		} else {
+			found = append(found, policyRow{Name: u.ID, Reason: u.Reason})
 		}
 	}
-	add := func(row policyRow) error {
+	for _, row := range found {
 		allowed, err := rights.ToPolicy(v.ctx(), row.Name)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case !allowed:
 			p.Hidden++
 		case strings.Contains(row.Name, p.Search):
 			rows = append(rows, row)
-		}
-		return nil
-	}
-	for _, policy := range all.Policies {
-		row := policyRow{Name: policy.Name, Mode: string(policy.Mode), Limits: policy.Limits, Reason: reasons[policy.Name], Loaded: true}
-		delete(reasons, policy.Name)
-		if err := add(row); err != nil {
-			return nil, err
-		}
-	}
-	if all.Unready == nil {
-		return rows, nil
-	}
-	for _, u := range all.Unready.Policies {
-		if _, missing := reasons[u.ID]; missing {
-			if err := add(policyRow{Name: u.ID, Reason: u.Reason}); err != nil {
-				return nil, err
-			}
 		}
 	}
 	return rows, nil

@@ -4,6 +4,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 
@@ -66,11 +67,9 @@ func (c *Console) loadPolicy(v *visit, page *policyPage) error {
 		return err
 	}
 	page.Known = all.Unready != nil
-	if page.Known {
-		for _, u := range all.Unready.Policies {
-			if u.ID == page.Policy {
-				page.Reason = u.Reason
-			}
+	for _, u := range cmp.Or(all.Unready, &plan.Unready{}).Policies {
+		if u.ID == page.Policy {
+			page.Reason = u.Reason
 		}
 	}
 	of := c.engine.Snapshot().Lookup(page.Policy)
