@@ -140,9 +140,9 @@ func New(o Options) *Handler {
 	h.routes = map[string]route{
 		pathCheck:     {methods: write, serve: h.check},
 		pathReserve:   {methods: write, serve: h.reserve},
-		pathCommit:    {methods: write, serve: h.commit},
-		pathRenew:     {methods: write, serve: h.renew},
-		pathCharge:    {methods: write, serve: h.charge},
+		pathCommit:    {methods: write, serve: changing(h, decodeCommit, Engine.Commit, committedOf)},
+		pathRenew:     {methods: write, serve: changing(h, decodeRenew, Engine.Renew, renewedOf)},
+		pathCharge:    {methods: write, serve: changing(h, (*request).decodeCharge, Engine.Charge, chargedOf)},
 		pathAuthorize: {serve: h.authorize},
 		pathPolicies:  {methods: read, serve: h.policies},
 		pathHealth:    {methods: read, serve: h.health, probe: true},

@@ -23,22 +23,30 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
 	h.writeOutcome(w, r, q, h.answerOptions(), decision, err)
 }
 
-// The calls below change the state of keys although they are never denied. A caller that disconnects
-// does not cancel them.
+// changing serves a call that changes the state of keys although it is never denied. A caller that disconnects does not
+// cancel it.
+func changing[C, R any](
+	h *Handler, decode func(q *request, body []byte, call *C) error,
+	do func(e Engine, ctx context.Context, call *C) (R, error), bodyOf func(result R) any,
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, call := newRequest(), new(C)
+		if !h.readRequest(w, r, q, func(q *request, body []byte) error { return decode(q, body, call) }) {
+			return
+		}
+		result, err := do(h.Engine, context.WithoutCancel(r.Context()), call)
+		if err != nil {
+			h.writeCheckError(w, r, q, h.answerOptions(), err)
+			return
+		}
+		writeJSON(w, http.StatusOK, answer.TypeJSON, bodyOf(result))
+		q.release()
+	}
+}
 
-// commit serves POST /v1/commit.
-func (h *Handler) commit(w http.ResponseWriter, r *http.Request) {
-	q, commit := newRequest(), &limiter.Commit{}
-	if !h.readRequest(w, r, q, func(_ *request, body []byte) error { return decodeCommit(body, commit) }) {
-		return
-	}
-	defer q.release()
-	committed, err := h.Engine.Commit(context.WithoutCancel(r.Context()), commit)
-	if err != nil {
-		h.writeCheckError(w, r, q, h.answerOptions(), err)
-		return
-	}
-	body := httptypes.Committed{Committed: committed.Found(), Policies: []httptypes.CommittedPolicy{}, Revision: committed.Revision}
+// committedOf returns the answer of POST /v1/commit.
+func committedOf(committed *limiter.Committed) any {
+	body := &httptypes.Committed{Committed: committed.Found(), Policies: []httptypes.CommittedPolicy{}, Revision: committed.Revision}
 	for i := range committed.Policies {
 		p := &committed.Policies[i]
 		body.Policies = append(body.Policies, httptypes.CommittedPolicy{
@@ -46,42 +54,17 @@ func (h *Handler) commit(w http.ResponseWriter, r *http.Request) {
 			Cost: p.Cost, Estimate: p.Estimate, Limits: limitStates(p.Limits),
 		})
 	}
-	writeJSON(w, http.StatusOK, answer.TypeJSON, &body)
+	return body
 }
 
-// renew serves POST /v1/renew.
-func (h *Handler) renew(w http.ResponseWriter, r *http.Request) {
-	q, renew := newRequest(), &limiter.Renew{}
-	if !h.readRequest(w, r, q, func(_ *request, body []byte) error { return decodeRenew(body, renew) }) {
-		return
-	}
-	defer q.release()
-	renewed, err := h.Engine.Renew(context.WithoutCancel(r.Context()), renew)
-	if err != nil {
-		h.writeCheckError(w, r, q, h.answerOptions(), err)
-		return
-	}
-	writeJSON(w, http.StatusOK, answer.TypeJSON, &httptypes.Renewed{
-		Renewed: true, Policies: append([]limiter.RenewedPolicy{}, renewed.Policies...), Revision: renewed.Revision,
-	})
+// renewedOf returns the answer of POST /v1/renew.
+func renewedOf(r *limiter.Renewed) any {
+	return &httptypes.Renewed{Renewed: true, Policies: append([]limiter.RenewedPolicy{}, r.Policies...), Revision: r.Revision}
 }
 
-// charge serves POST /v1/charge.
-func (h *Handler) charge(w http.ResponseWriter, r *http.Request) {
-	q, charge := newRequest(), &limiter.Charge{}
-	if !h.readRequest(w, r, q, func(q *request, body []byte) error { return q.decodeCharge(body, charge) }) {
-		return
-	}
-	charge.Check = q.check
-	charged, err := h.Engine.Charge(context.WithoutCancel(r.Context()), charge)
-	if err != nil {
-		h.writeCheckError(w, r, q, h.answerOptions(), err)
-		return
-	}
-	writeJSON(w, http.StatusOK, answer.TypeJSON, &httptypes.Charged{
-		Charged: charged.Charged, Limits: limitStates(charged.Limits), Revision: charged.Revision,
-	})
-	q.release()
+// chargedOf returns the answer of POST /v1/charge.
+func chargedOf(c *limiter.Charged) any {
+	return &httptypes.Charged{Charged: c.Charged, Limits: limitStates(c.Limits), Revision: c.Revision}
 }
 
 func limitStates(limits []limiter.LimitState) []answer.LimitState {

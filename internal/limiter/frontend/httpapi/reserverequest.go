@@ -55,7 +55,7 @@ func (q *request) decodeReserve(body []byte, reserve *limiter.Reserve) error {
 
 // decodeCharge parses the body of a charge. It reads the check into the request.
 func (q *request) decodeCharge(body []byte, charge *limiter.Charge) error {
-	return readBody(body, func(r *reader) error {
+	err := readBody(body, func(r *reader) error {
 		return r.check(q, func(name string) (err error) {
 			if name != "id" {
 				return unknown()
@@ -64,10 +64,12 @@ func (q *request) decodeCharge(body []byte, charge *limiter.Charge) error {
 			return err
 		})
 	})
+	charge.Check = q.check
+	return err
 }
 
 // decodeCommit parses {"reservation"} with "cost", "costs" or neither, and "response", which may be left out beside one.
-func decodeCommit(body []byte, commit *limiter.Commit) error {
+func decodeCommit(_ *request, body []byte, commit *limiter.Commit) error {
 	text, cost := "", limiter.NoCost
 	err := readBody(body, func(r *reader) error {
 		return r.object(maxMembers, func(name []byte) (err error) {
@@ -111,7 +113,7 @@ func decodeReservation(text string) (*limiter.Reservation, error) {
 }
 
 // decodeRenew parses {"reservation", "ttl"}.
-func decodeRenew(body []byte, renew *limiter.Renew) error {
+func decodeRenew(_ *request, body []byte, renew *limiter.Renew) error {
 	text := ""
 	err := readBody(body, func(r *reader) error {
 		return r.object(maxMembers, func(name []byte) (err error) {
