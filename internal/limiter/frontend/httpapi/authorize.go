@@ -5,7 +5,6 @@ package httpapi
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -76,18 +75,13 @@ func clientQueryError(query, originalPath string) error {
 // appends its query, and a client must not choose its policies.
 func (q *request) readParameters(text string, o *answerOptions) error {
 	if name, value, ok := singleParameter(text); ok {
-		return q.setParameter(name, append(q.policies[:0], value), o)
-	}
-	query, err := url.ParseQuery(text)
-	if err != nil {
-		return &limiter.FieldError{Field: "query", Problem: "must be pairs of names and values"}
-	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if err := q.setParameter(name, query[name], o); err != nil {
-			return err
+		err := q.setParameter(name, append(q.policies[:0], value), o)
+		if err != nil {
+			err = inField(label([]byte(name)), err)
 		}
+		return err
 	}
-	return nil
+	return readQuery(text, func(name string, values []string) error { return q.setParameter(name, values, o) })
 }
 
 // singleParameter returns the parameter of a query that has one, without escapes. Most have, and
@@ -109,18 +103,18 @@ func (q *request) setParameter(name string, values []string, o *answerOptions) (
 	case parameterDeny:
 		o.DenyStatus, err = denyParameter(values)
 	default:
-		err = &limiter.FieldError{Field: name, Problem: "is not a known parameter"}
+		err = invalid("is not a known parameter")
 	}
 	return err
 }
 
 func policyParameters(values []string) ([]string, error) {
 	if len(values) > limiter.MaxChain {
-		return nil, &limiter.FieldError{Field: parameterPolicy, Problem: fmt.Sprintf("must not be given more than %d times", limiter.MaxChain)}
+		return nil, invalid(fmt.Sprintf("must not be given more than %d times", limiter.MaxChain))
 	}
 	for i, name := range values {
 		if problem := policyNameProblem(name, values[:i]); problem != "" {
-			return nil, &limiter.FieldError{Field: fmt.Sprintf("%s[%d]", parameterPolicy, i), Problem: problem}
+			return nil, inField(fmt.Sprintf("[%d]", i), invalid(problem))
 		}
 	}
 	return values, nil
@@ -128,13 +122,13 @@ func policyParameters(values []string) ([]string, error) {
 
 func targetParameters(values []string) ([]plan.Target, error) {
 	if len(values) > plan.MaxTargets {
-		return nil, &limiter.FieldError{Field: parameterTarget, Problem: fmt.Sprintf("must not be given more than %d times", plan.MaxTargets)}
+		return nil, invalid(fmt.Sprintf("must not be given more than %d times", plan.MaxTargets))
 	}
 	targets := make([]plan.Target, len(values))
 	for i, value := range values {
 		t, err := plan.ParseTarget(value)
 		if err != nil {
-			return nil, &limiter.FieldError{Field: fmt.Sprintf("%s[%d]", parameterTarget, i), Problem: err.Error()}
+			return nil, inField(fmt.Sprintf("[%d]", i), invalid(err.Error()))
 		}
 		targets[i] = t
 	}
@@ -144,7 +138,7 @@ func targetParameters(values []string) ([]plan.Target, error) {
 // denyParameter reads the status of every denial. 403 is the only one that nginx accepts.
 func denyParameter(values []string) (int, error) {
 	if !slices.Equal(values, []string{"403"}) {
-		return 0, &limiter.FieldError{Field: parameterDeny, Problem: "must be 403, once"}
+		return 0, invalid("must be 403, once")
 	}
 	return http.StatusForbidden, nil
 }

@@ -38,22 +38,30 @@ type listQuery struct {
 // are known. Errors are *limiter.FieldError.
 func listQueryOf(text string, known ...string) (q listQuery, err error) {
 	q.limit = defaultBlocks
+	err = readQuery(text, func(name string, values []string) error {
+		if len(values) > 1 {
+			return invalid("occurs twice")
+		}
+		return q.read(name, values[0], known)
+	})
+	if err == nil && q.Policy != "" && q.Namespace != "" {
+		err = inField("namespace", invalid("cannot be combined with policy"))
+	}
+	return q, err
+}
+
+// readQuery calls read for each parameter of the query, in the order of their names. Errors are *limiter.FieldError.
+func readQuery(text string, read func(name string, values []string) error) error {
 	query, err := url.ParseQuery(text)
 	if err != nil {
-		return q, inField("query", invalid("must be pairs of names and values"))
+		return inField("query", invalid("must be pairs of names and values"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if len(query[name]) > 1 {
-			return q, inField(label([]byte(name)), invalid("occurs twice"))
-		}
-		if err := q.read(name, query.Get(name), known); err != nil {
-			return q, inField(label([]byte(name)), err)
+		if err := read(name, query[name]); err != nil {
+			return inField(label([]byte(name)), err)
 		}
 	}
-	if q.Policy != "" && q.Namespace != "" {
-		return q, inField("namespace", invalid("cannot be combined with policy"))
-	}
-	return q, nil
+	return nil
 }
 
 func (q *listQuery) read(name, value string, known []string) (err error) {

@@ -7,9 +7,7 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -74,16 +72,11 @@ func validateHash(text string) error {
 // targetOfQuery reads policy, key (once per part) with asGiven or shared, or keyHash and, for overrides that select
 // by them, remoteAddress and principal. Errors are *limiter.FieldError.
 func targetOfQuery(text string) (t target, a plan.Attributes, err error) {
-	query, err := url.ParseQuery(text)
-	if err != nil {
-		return t, a, inField("query", invalid("must be pairs of names and values"))
+	err = readQuery(text, func(name string, values []string) error { return readStateParameter(&t, &a, name, values) })
+	if err == nil {
+		err = t.validate()
 	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if err := readStateParameter(&t, &a, name, query[name]); err != nil {
-			return t, a, inField(label([]byte(name)), err)
-		}
-	}
-	return t, a, t.validate()
+	return t, a, err
 }
 
 func readStateParameter(t *target, a *plan.Attributes, name string, values []string) (err error) {
