@@ -38,7 +38,7 @@ func (p *Policy) EscalationName(i int) string {
 	if p.limits[i].Escalation == nil {
 		return ""
 	}
-	return p.limits[i].EscalationName(p.id)
+	return p.limits[i].EscalationName(p.settings.ID)
 }
 
 // EscalationNames returns the names of the states that count blocks, of all variants of the policy.

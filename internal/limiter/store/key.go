@@ -148,7 +148,7 @@ func escape(b *strings.Builder, bytes string) {
 }
 
 // OverflowKey returns the overflow key of the policy with that number, see Call.OverflowKey.
-func (p *Policy) OverflowKey(number int) Key { return overflowKey(p.id, number) }
+func (p *Policy) OverflowKey(number int) Key { return overflowKey(p.settings.ID, number) }
 
 // IsOverflowKey reports whether the key is an overflow key of the policy.
 func (p *Policy) IsOverflowKey(key Key) bool {

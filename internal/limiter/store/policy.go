@@ -98,14 +98,8 @@ type Policy struct {
 
 // sharedLimits is what the variants of one policy share.
 type sharedLimits struct {
-	origin      *sharedLimits // the sharedLimits that NewVariants made, also in its copies
-	id          string
-	attempts    bool
-	shadow      bool
-	onCommit    bool // commits start blocks, denials do not
-	requestable bool
-	maxOpen     int64
-	slices      Slices
+	origin   *sharedLimits // the sharedLimits that NewVariants made, also in its copies
+	settings Settings
 	// keepSpent is the longest time for which a limit of any variant needs what is spent.
 	keepSpent time.Duration
 	// bounds are the bounds of the states by name, over all variants without requested limits.
@@ -126,11 +120,8 @@ func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
 // limits of the policy without an override. Limits with the same name, algorithm, window and
 // bucket share a state, so that one key may use different variants in turn.
 func NewVariants(s Settings, variants ...[]Limit) []*Policy {
-	f := &sharedLimits{
-		id: s.ID, attempts: s.Attempts, shadow: s.Shadow, onCommit: s.BlockOnCommit, requestable: s.Requestable, maxOpen: s.MaxOpen, slices: s.Slices,
-	}
+	f := &sharedLimits{settings: s, bounds: map[string]stateBounds{}}
 	f.origin = f
-	f.bounds = map[string]stateBounds{}
 	f.stateNames = []string{BlockName(s.ID), HoldsName(s.ID)} // a plan that keeps no holds may meet the holds of another plan
 	for _, limits := range variants {
 		for i := range limits {
@@ -151,12 +142,12 @@ func (f *sharedLimits) include(l *Limit) {
 	if l.Algorithm == Concurrency {
 		return // holds are its state
 	}
-	name := l.StateName(f.id)
+	name := l.StateName(f.settings.ID)
 	if _, found := f.bounds[name]; !found {
 		f.stateNames = append(f.stateNames, name)
 	}
 	f.bounds[name] = f.bounds[name].with(l)
-	if escalation := l.EscalationName(f.id); l.Escalation != nil && !slices.Contains(f.escalationNames, escalation) {
+	if escalation := l.EscalationName(f.settings.ID); l.Escalation != nil && !slices.Contains(f.escalationNames, escalation) {
 		f.escalationNames = append(f.escalationNames, escalation)
 	}
 }
@@ -165,7 +156,7 @@ func (f *sharedLimits) newPolicy(limits []Limit, bounds map[string]stateBounds) 
 	p := &Policy{sharedLimits: f, limits: slices.Clone(limits), requested: -1}
 	for i := range p.limits {
 		l := &p.limits[i]
-		name := l.StateName(f.id)
+		name := l.StateName(f.settings.ID)
 		b := bounds[name]
 		l.ceiling = b.ceiling
 		if l.Algorithm == SlidingLog {
@@ -188,7 +179,7 @@ func (f *sharedLimits) newPolicy(limits []Limit, bounds map[string]stateBounds) 
 //     the reply has RequestIgnored set.
 func (p *Policy) NewRequested(limits []Limit, place int) *Policy {
 	requested := &limits[place]
-	name := requested.StateName(p.id)
+	name := requested.StateName(p.settings.ID)
 	bounds := maps.Clone(p.bounds)
 	bounds[name] = bounds[name].with(requested)
 	q := p.newPolicy(limits, bounds)
@@ -206,7 +197,7 @@ func (p *Policy) NewExcepted(limits []Limit) *Policy {
 		l := &limits[i]
 		kin.keepSpent = max(kin.keepSpent, l.longestUse())
 		if l.Algorithm != Concurrency {
-			name := l.StateName(p.id)
+			name := l.StateName(p.settings.ID)
 			kin.bounds[name] = kin.bounds[name].with(l)
 		}
 	}

@@ -9,16 +9,16 @@ import (
 )
 
 // ID returns "<namespace>/<name>".
-func (p *Policy) ID() string { return p.id }
+func (p *Policy) ID() string { return p.settings.ID }
 
 // IsVariantOf reports whether both are variants that one call of NewVariants prepared, or are derived from them.
 func (p *Policy) IsVariantOf(other *Policy) bool { return p.origin == other.origin }
 
 // CountsAttempts reports whether every unblocked check is counted, not only admitted ones.
-func (p *Policy) CountsAttempts() bool { return p.attempts }
+func (p *Policy) CountsAttempts() bool { return p.settings.Attempts }
 
 // IsShadow reports whether the policy never denies a check.
-func (p *Policy) IsShadow() bool { return p.shadow }
+func (p *Policy) IsShadow() bool { return p.settings.Shadow }
 
 // Limits returns the limits, which must not be changed.
 func (p *Policy) Limits() []Limit { return p.limits }
@@ -41,7 +41,7 @@ func (p *Policy) OwnState() int {
 }
 
 // IsRequestable reports whether the policy may have requested limits.
-func (p *Policy) IsRequestable() bool { return p.requestable }
+func (p *Policy) IsRequestable() bool { return p.settings.Requestable }
 
 // Ceiling returns how far the state of the limit may grow: the largest number of all limits
 // that share it. It is in units, and in microseconds with GCRA.
@@ -68,16 +68,16 @@ func (p *Policy) Enlarges() bool { return p.enlarges }
 func (p *Policy) Observes() bool { return p.observes }
 
 // StartsBlocks reports whether a denial by a limit may start a block.
-func (p *Policy) StartsBlocks() bool { return p.startsBlocks && !p.onCommit }
+func (p *Policy) StartsBlocks() bool { return p.startsBlocks && !p.settings.BlockOnCommit }
 
 // BlocksOnCommit reports whether a commit that fills a limit may start a block.
-func (p *Policy) BlocksOnCommit() bool { return p.startsBlocks && p.onCommit }
+func (p *Policy) BlocksOnCommit() bool { return p.startsBlocks && p.settings.BlockOnCommit }
 
 // WritesDenials reports whether a denied check of an unblocked key may count or start a block.
-func (p *Policy) WritesDenials() bool { return p.attempts || p.StartsBlocks() }
+func (p *Policy) WritesDenials() bool { return p.settings.Attempts || p.StartsBlocks() }
 
 // MaxOpen returns the most holds that a key may have; 0 if the policy takes no reservations.
-func (p *Policy) MaxOpen() int64 { return p.maxOpen }
+func (p *Policy) MaxOpen() int64 { return p.settings.MaxOpen }
 
 // HoldsName returns the name of the holds.
 func (p *Policy) HoldsName() string { return p.stateNames[1] }
@@ -91,13 +91,13 @@ func (p *Policy) ReadsHolds() bool { return !p.observes }
 func (p *Policy) SettlesHolds() bool { return p.requested < 0 }
 
 // TakesReservations reports whether the policy takes reservations.
-func (p *Policy) TakesReservations() bool { return p.maxOpen > 0 }
+func (p *Policy) TakesReservations() bool { return p.settings.MaxOpen > 0 }
 
 // TakesSlices reports whether replicas may take slices.
-func (p *Policy) TakesSlices() bool { return p.slices.Allowed() }
+func (p *Policy) TakesSlices() bool { return p.settings.Slices.Allowed() }
 
 // SliceAge returns how long a replica may spend from a slice.
-func (p *Policy) SliceAge() time.Duration { return p.slices.MaxAge }
+func (p *Policy) SliceAge() time.Duration { return p.settings.Slices.MaxAge }
 
 // MostSliced returns the most units that all slices of a key may hold.
 func (p *Policy) MostSliced() int64 {
@@ -106,7 +106,7 @@ func (p *Policy) MostSliced() int64 {
 		smallest = min(smallest, p.limits[i].Quota)
 	}
 	// Divided first, since a quota may be large.
-	return smallest/100*p.slices.MaxPercent + smallest%100*p.slices.MaxPercent/100
+	return smallest/100*p.settings.Slices.MaxPercent + smallest%100*p.settings.Slices.MaxPercent/100
 }
 
 // KeepsHolds reports whether a key may have holds: of reservations, or slices.

@@ -122,7 +122,7 @@ type LimitReply struct {
 // SaturateAt caps the reported attempts at the threshold of the limit, if the policy counts attempts. The
 // state may hold more, for a variant with a larger threshold.
 func (r *LimitReply) SaturateAt(p *Policy, l *Limit) {
-	if p.attempts {
+	if p.settings.Attempts {
 		r.Used = min(r.Used, l.Threshold)
 		r.UsedAfterWaiting = min(r.UsedAfterWaiting, l.Threshold)
 	}

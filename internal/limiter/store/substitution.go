@@ -42,9 +42,9 @@ func (s *Substitution) Replace(indexes []int) {
 // OverflowKey returns the key that decided entry i in place of a key that was not known, if
 // EntryReply.Overflow. It does not depend on the other policies of the call.
 func (c *Call) OverflowKey(i int) Key {
-	id, number := c.Entries[i].Policy.id, 0
+	id, number := c.Entries[i].Policy.settings.ID, 0
 	for j := range c.Entries[:i] {
-		if c.Entries[j].Policy.id == id {
+		if c.Entries[j].Policy.settings.ID == id {
 			number++
 		}
 	}
