@@ -15,6 +15,14 @@ func newGauge(r promauto.Factory, name, help string) prometheus.Gauge {
 	return r.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }
 
+func newCounter(r promauto.Factory, name, help string) prometheus.Counter {
+	return r.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func newHistogram(r promauto.Factory, name, help string) prometheus.Histogram {
+	return r.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+}
+
 // writerMetrics holds the metrics of the leader. docs/metrics.md describes them.
 type writerMetrics struct {
 	republishes prometheus.Counter
@@ -31,19 +39,11 @@ func newWriterMetrics(registerer prometheus.Registerer) *writerMetrics {
 		leading:   newGauge(r, "weir_leader", "1 while this process holds the leader's term in the registry, else 0."),
 		term:      newGauge(r, "weir_registry_term", "Leader: its term, which rises with each change of leader."),
 		published: newGauge(r, "weir_registry_published_timestamp_seconds", "Leader: last write to the registry, in Unix time."),
-		republishes: r.NewCounter(prometheus.CounterOpts{
-			Name: "weir_registry_republishes_total",
-			Help: "Leader: number of times that it published all plans in a new epoch.",
-		}),
-		orphans: r.NewCounter(prometheus.CounterOpts{
-			Name: "weir_registry_orphans_total",
-			Help: "Leader: plans removed because their policy no longer exists.",
-		}),
-		duration: r.NewHistogram(prometheus.HistogramOpts{
-			Name:    "weir_registry_publish_duration_seconds",
-			Help:    "Leader: time that Redis took for a batch of changes to the registry.",
-			Buckets: buckets,
-		}),
+		republishes: newCounter(r, "weir_registry_republishes_total",
+			"Leader: number of times that it published all plans in a new epoch."),
+		orphans: newCounter(r, "weir_registry_orphans_total", "Leader: plans removed because their policy no longer exists."),
+		duration: newHistogram(r, "weir_registry_publish_duration_seconds",
+			"Leader: time that Redis took for a batch of changes to the registry."),
 	}
 }
 
@@ -66,14 +66,9 @@ func newWatcherMetrics(registerer prometheus.Registerer) *watcherMetrics {
 		following: newGauge(r, "weir_registry_following", "1 while this replica follows the registry, else 0."),
 		replicas:  newGauge(r, "weir_registry_replicas", "Live replicas, as of this replica's last heartbeat."),
 		size:      newGauge(r, "weir_snapshot_bytes", "Size of the encoded plans that this replica has loaded."),
-		bad: r.NewCounter(prometheus.CounterOpts{
-			Name: "weir_registry_bad_payloads_total",
-			Help: "Plans in the registry that could not be decoded and were skipped.",
-		}),
-		apply: r.NewHistogram(prometheus.HistogramOpts{
-			Name:    "weir_registry_apply_duration_seconds",
-			Help:    "Time from the publication of a revision until this replica uses it.",
-			Buckets: buckets,
-		}),
+		bad: newCounter(r, "weir_registry_bad_payloads_total",
+			"Plans in the registry that could not be decoded and were skipped."),
+		apply: newHistogram(r, "weir_registry_apply_duration_seconds",
+			"Time from the publication of a revision until this replica uses it."),
 	}
 }
