@@ -188,19 +188,13 @@ func scan(reply []any, targets ...any) error {
 			*target, ok = element.(int64)
 		case *string:
 			*target, ok = element.(string)
-		case *epoch:
-			var text string
-			text, ok = element.(string)
-			*target = epoch(text)
 		case *bool:
 			var n int64
 			n, ok = element.(int64)
 			*target = n == 1
 		case *header:
-			var elements []any
-			if elements, ok = element.([]any); ok {
-				ok = scanHeader(elements, target) == nil
-			}
+			elements, isList := element.([]any)
+			ok = isList && scanHeader(elements, target) == nil
 		case *map[string]string:
 			*target, ok = scanPairs(element)
 		}
@@ -215,7 +209,7 @@ func scanHeader(reply []any, h *header) error {
 	if len(reply) != 10 {
 		return errReply
 	}
-	return scan(reply, &h.epoch, &h.revision, &h.digest, &h.complete, &h.published,
+	return scan(reply, (*string)(&h.epoch), &h.revision, &h.digest, &h.complete, &h.published,
 		&h.layout, &h.term, &h.holder, &h.owner, &h.now)
 }
 
