@@ -95,7 +95,7 @@ func (w *Writer) shortageOf(id string, next *entry, asked usage) *plan.OverBudge
 	used, total := w.usage.byNamespace[namespace], w.usage.total
 	used.Add(asked.byNamespace[namespace])
 	total.Add(asked.total)
-	return w.budgets.Shortage(namespace, changeOf(w.entries[id], next), used, total)
+	return w.options.Budgets.Shortage(namespace, changeOf(w.entries[id], next), used, total)
 }
 
 // mustWait records an entry that does not fit into the budgets, or that cannot be judged yet,
@@ -118,7 +118,7 @@ func (w *Writer) mustWait(id string, next *entry, o plan.SetOptions) bool {
 	}
 	w.usage.released = true // judge it in the next round
 	namespace, _ := plan.SplitID(id)
-	if w.budgets.Shortage(namespace, next.usage, w.unjudged.byNamespace[namespace], w.unjudged.total) != nil {
+	if w.options.Budgets.Shortage(namespace, next.usage, w.unjudged.byNamespace[namespace], w.unjudged.total) != nil {
 		waits.entry = next.withoutData() // they cannot all have room
 	} else {
 		w.unjudged.replace(id, nil, next)
@@ -219,8 +219,8 @@ func (w *Writer) Collect(metrics chan<- prometheus.Metric) {
 			}
 		}
 	}
-	export(totalUse, w.usage.total, w.budgets.Total)
+	export(totalUse, w.usage.total, w.options.Budgets.Total)
 	for namespace, used := range w.usage.byNamespace {
-		export(namespaceUse, used, w.budgets.Namespace, namespace)
+		export(namespaceUse, used, w.options.Budgets.Namespace, namespace)
 	}
 }

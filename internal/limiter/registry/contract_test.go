@@ -56,7 +56,7 @@ func (r *faultyRegistry) MakeRoom() { r.setBudget(func(int) int { return 0 }) }
 func (r *faultyRegistry) setBudget(bytes func(used int) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.budgets.Total.Bytes = bytes(r.usage.total.Bytes)
+	r.options.Budgets.Total.Bytes = bytes(r.usage.total.Bytes)
 	r.usage.released = true
 	notify(r.wake)
 }

@@ -52,7 +52,7 @@ func (l *leaderLoop) mustRepublish(h *header, alive []heartbeat) string {
 		return ""
 	}
 	if slices.ContainsFunc(alive, func(r heartbeat) bool {
-		return r.Kind == kindReplica && l.writer.installation.accepts(r.Owner) && r.Rejects == h.epoch
+		return r.Kind == kindReplica && l.writer.options.Installation.accepts(r.Owner) && r.Rejects == h.epoch
 	}) {
 		return "rejected by a replica"
 	}
@@ -62,9 +62,9 @@ func (l *leaderLoop) mustRepublish(h *header, alive []heartbeat) string {
 // ownerOfEpochs returns the name for new epochs: the name of the installation or, as long as a
 // live process of it does not accept that name, the former one.
 func (l *leaderLoop) ownerOfEpochs(alive []heartbeat) string {
-	names := l.writer.installation.names()
+	names := l.writer.options.Installation.names()
 	refuses := func(r heartbeat) bool {
-		return l.writer.installation.accepts(r.Owner) && r.Accepts != nil && !slices.Contains(r.Accepts, names[0])
+		return l.writer.options.Installation.accepts(r.Owner) && r.Accepts != nil && !slices.Contains(r.Accepts, names[0])
 	}
 	if slices.ContainsFunc(alive, refuses) {
 		return names[len(names)-1]
@@ -82,7 +82,7 @@ func (l *leaderLoop) startEpoch(ctx context.Context, h *header, alive []heartbea
 	stamp := max(h.now-1, h.epoch.stamp(), l.current.epoch.stamp())
 	for _, r := range alive {
 		stamp = max(stamp, r.Epoch.stamp())
-		if r.Kind == kindReplica && l.writer.installation.accepts(r.Owner) {
+		if r.Kind == kindReplica && l.writer.options.Installation.accepts(r.Owner) {
 			next.revision = max(next.revision, r.Revision)
 		}
 	}
@@ -98,7 +98,7 @@ func (l *leaderLoop) startEpoch(ctx context.Context, h *header, alive []heartbea
 		return err
 	}
 	l.writer.metrics.republishes.Inc()
-	l.writer.logger.Info("Published all plans in a new epoch", "reason", reason,
+	l.writer.options.Logger.Info("Published all plans in a new epoch", "reason", reason,
 		"epoch", next.epoch, "revision", next.revision, "plans", len(changes), "previousEpoch", h.epoch)
 	return nil
 }

@@ -58,7 +58,7 @@ func (l *leaderLoop) readPrevious(ctx context.Context) (isWhole bool, err error)
 	if read.term != l.term || read.holder != l.holder {
 		return false, errConflict
 	}
-	if !read.complete || !l.writer.installation.accepts(read.epoch.owner()) {
+	if !read.complete || !l.writer.options.Installation.accepts(read.epoch.owner()) {
 		return false, nil
 	}
 	sum := uint64(0)

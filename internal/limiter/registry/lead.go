@@ -70,7 +70,7 @@ func (w *Writer) Lead(ctx context.Context, opened func()) error {
 	w.shut(err)
 	if l.term != 0 {
 		// The next leader takes no term while this one is reported as alive.
-		w.scripts.leaveAtEnd(ctx, l.ownHeartbeat(), w.logger)
+		w.scripts.leaveAtEnd(ctx, l.ownHeartbeat(), w.options.Logger)
 	}
 	return err
 }
@@ -78,16 +78,16 @@ func (w *Writer) Lead(ctx context.Context, opened func()) error {
 // ownHeartbeat returns the heartbeat of the leader.
 func (l *leaderLoop) ownHeartbeat() *heartbeat {
 	return &heartbeat{
-		Owner: l.writer.installation.Name(), Kind: kindLeader, Name: l.holder,
-		Accepts: l.writer.installation.names(), Unready: l.notReady,
+		Owner: l.writer.options.Installation.Name(), Kind: kindLeader, Name: l.holder,
+		Accepts: l.writer.options.Installation.names(), Unready: l.notReady,
 	}
 }
 
 // listUnready renews what the heartbeats report. It looks at every policy, so it is called once a
 // period and not for each heartbeat of a rollout.
 func (l *leaderLoop) listUnready() {
-	if l.writer.unready != nil {
-		list := l.writer.unready()
+	if l.writer.options.Unready != nil {
+		list := l.writer.options.Unready()
 		l.notReady = &list
 	}
 }
@@ -182,9 +182,9 @@ func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	notify(l.writer.changed)
 	switch {
 	case err == nil:
-		l.writer.logger.Info("Registry in sync", "epoch", l.current.epoch, "revision", l.current.revision, "term", l.term)
+		l.writer.options.Logger.Info("Registry in sync", "epoch", l.current.epoch, "revision", l.current.revision, "term", l.term)
 	case ctx.Err() == nil:
-		l.writer.logger.Warn("Registry out of sync", "error", err)
+		l.writer.options.Logger.Warn("Registry out of sync", "error", err)
 	}
 }
 
@@ -290,7 +290,7 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []heartbeat
 	if h.term == l.term && h.holder == l.holder {
 		return nil
 	}
-	if h.owner != "" && !l.writer.installation.accepts(h.owner) {
+	if h.owner != "" && !l.writer.options.Installation.accepts(h.owner) {
 		if slices.ContainsFunc(alive, func(r heartbeat) bool { return r.Owner == h.owner }) {
 			return fmt.Errorf("%w: %q", ErrOwnedElsewhere, h.owner)
 		}
@@ -301,7 +301,7 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []heartbeat
 		return err
 	}
 	// This leader has no term yet, or the term was lost with the registry.
-	taken, err := l.writer.scripts.takeTerm(ctx, l.ownHeartbeat(), l.term, h, l.writer.installation.names())
+	taken, err := l.writer.scripts.takeTerm(ctx, l.ownHeartbeat(), l.term, h, l.writer.options.Installation.names())
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []heartbeat
 	l.term, *h = taken.term, taken
 	l.writer.metrics.leading.Set(1)
 	l.writer.metrics.term.Set(float64(l.term))
-	l.writer.logger.Info("Took a term in the registry", "term", l.term, "epoch", h.epoch, "revision", h.revision)
+	l.writer.options.Logger.Info("Took a term in the registry", "term", l.term, "epoch", h.epoch, "revision", h.revision)
 	return nil
 }
 
@@ -319,7 +319,7 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []heartbeat
 // Lease allows one; a second one that stays alive belongs to a copy of the cluster.
 func (l *leaderLoop) awaitOtherLeader(h *header, alive []heartbeat) error {
 	other := slices.IndexFunc(alive, func(r heartbeat) bool {
-		return r.Kind == kindLeader && r.Name != l.holder && l.writer.installation.accepts(r.Owner)
+		return r.Kind == kindLeader && r.Name != l.holder && l.writer.options.Installation.accepts(r.Owner)
 	})
 	if other < 0 {
 		l.waitsSince = 0
@@ -328,7 +328,7 @@ func (l *leaderLoop) awaitOtherLeader(h *header, alive []heartbeat) error {
 	if l.waitsSince == 0 {
 		l.waitsSince = h.now
 	}
-	if time.Duration(h.now-l.waitsSince)*time.Microsecond < l.writer.leaseDuration {
+	if time.Duration(h.now-l.waitsSince)*time.Microsecond < l.writer.options.LeaseDuration {
 		return errLeaderAlive
 	}
 	return fmt.Errorf("%w: leader %s of %q is alive", ErrOwnedElsewhere, alive[other].Name, alive[other].Owner)

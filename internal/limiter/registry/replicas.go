@@ -155,7 +155,7 @@ func replicasAmong(alive []heartbeat, accepts func(owner string) bool) []Replica
 
 // recordReplicas stores the live replicas and signals Changes if they differ.
 func (w *Writer) recordReplicas(alive []heartbeat) {
-	replicas := replicasAmong(alive, w.installation.accepts)
+	replicas := replicasAmong(alive, w.options.Installation.accepts)
 	same := func(a, b Replica) bool {
 		return a.Name == b.Name && a.Epoch == b.Epoch && a.Revision == b.Revision &&
 			a.skips.equal(&b.skips)

@@ -354,7 +354,7 @@ func (f *reporters) measure(b *testing.B, what string, callers int, do func(i in
 // their heartbeats, and the Rollout of every plan.
 func BenchmarkRollouts(b *testing.B) {
 	const plans, replicas = 20_000, 1_000
-	w := &Writer{entries: map[string]*entry{}, changed: make(chan struct{}, 1), installation: NewInstallation(testOwner, "")}
+	w := &Writer{entries: map[string]*entry{}, changed: make(chan struct{}, 1), options: WriterOptions{Installation: NewInstallation(testOwner, "")}}
 	w.observed.epoch = newEpoch(testOwner, 1, "a")
 	var reports []string
 	for i := range replicas {

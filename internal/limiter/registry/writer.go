@@ -43,13 +43,9 @@ type WriterOptions struct {
 // all, so it repairs the registry by itself whatever happens to Redis. It does nothing
 // unless Lead runs. It is safe for concurrent use.
 type Writer struct {
-	scripts       *scripts
-	installation  *Installation
-	leaseDuration time.Duration
-	budgets       plan.Budgets
-	unready       func() plan.Unready
-	logger        *slog.Logger
-	metrics       *writerMetrics
+	scripts *scripts
+	options WriterOptions
+	metrics *writerMetrics
 
 	wake    chan struct{} // wakes Lead to write
 	changed chan struct{} // see Changes
@@ -90,18 +86,15 @@ func (b *batch) finish(err error) {
 // Redis rejects a repeated write. Its read timeout should be several seconds, because a new
 // epoch writes all plans in one call.
 func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Writer {
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	w := &Writer{
-		scripts:       newScripts(client, prefix, o.Clock),
-		installation:  o.Installation,
-		leaseDuration: o.LeaseDuration,
-		budgets:       o.Budgets,
-		unready:       o.Unready,
-		logger:        cmp.Or(o.Logger, slog.Default()),
-		metrics:       newWriterMetrics(o.Registerer),
-		wake:          make(chan struct{}, 1),
-		changed:       make(chan struct{}, 1),
-		stopped:       ErrNotLeading,
-		batch:         newBatch(),
+		scripts: newScripts(client, prefix, o.Clock),
+		options: o,
+		metrics: newWriterMetrics(o.Registerer),
+		wake:    make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
+		stopped: ErrNotLeading,
+		batch:   newBatch(),
 	}
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(w)
