@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -56,11 +57,7 @@ func (l KeyList) All() iter.Seq[string] {
 
 // MarshalJSON implements json.Marshaler.
 func (l KeyList) MarshalJSON() ([]byte, error) {
-	keys := make([]string, len(l.ends))
-	for i := range keys {
-		keys[i] = l.At(i)
-	}
-	return json.Marshal(keys)
+	return json.Marshal(slices.AppendSeq(make([]string, 0, l.Len()), l.All()))
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

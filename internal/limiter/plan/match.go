@@ -124,9 +124,6 @@ func (m *Match) mismatchedValues(a *Attributes, ignored Field) Field {
 }
 
 func (m *Match) holdsHeaders(a *Attributes) bool {
-	if len(m.Headers) == 0 {
-		return true
-	}
 	holds, _ := a.holdsHeaders(m.Headers)
 	return holds
 }
@@ -144,7 +141,7 @@ func (m *Match) IsUncertain(a *Attributes) (uncertain bool) {
 	if len(m.QueryParameters) > 0 {
 		_, uncertain = a.QueryValues().holds(m.QueryParameters)
 	}
-	if len(m.Headers) > 0 && !uncertain {
+	if !uncertain {
 		_, uncertain = a.holdsHeaders(m.Headers)
 	}
 	return uncertain
