@@ -277,9 +277,7 @@ func (l Limit) validateCalendar(fail func(string, ...any), at string) {
 		fail("%s.timeZone %q is not the name of a time zone", at, c.TimeZone)
 	}
 	smallest, largest := c.startDays()
-	if c.StartDay < smallest || c.StartDay > largest {
-		fail("%s.startDay %d is out of bounds", at, c.StartDay)
-	}
+	requireWithin(fail, at+".startDay", c.StartDay, smallest, largest)
 	c.validateOffsets(fail, at)
 }
 

@@ -188,7 +188,7 @@ func (p *Plan) validateLimit(fail func(string, ...any), at string, l Limit) {
 	l.validateBurst(fail, at)
 	l.validateBucket(fail, at)
 	l.validateHardLimit(fail, at)
-	l.validateWarning(fail, at)
+	requireWithin(fail, at+".warnPercent", l.WarnPercent, 0, 100)
 }
 
 func (l Limit) validateBlocks(fail func(string, ...any), at string) {
@@ -271,15 +271,7 @@ func (l Limit) validateHardLimit(fail func(string, ...any), at string) {
 	if l.Algorithm == Suppressed {
 		smallest, largest = minHardLimitPercent, maxHardLimitPercent
 	}
-	if l.HardLimitPercent < smallest || l.HardLimitPercent > largest {
-		fail("%s.hardLimitPercent %d is out of bounds", at, l.HardLimitPercent)
-	}
-}
-
-func (l Limit) validateWarning(fail func(string, ...any), at string) {
-	if l.WarnPercent < 0 || l.WarnPercent > 100 {
-		fail("%s.warnPercent %d is out of bounds", at, l.WarnPercent)
-	}
+	requireWithin(fail, at+".hardLimitPercent", l.HardLimitPercent, smallest, largest)
 }
 
 // FormatMillis formats a length in milliseconds as policies have it, as in "1h30m".

@@ -186,6 +186,13 @@ func (p *Plan) Validate() error {
 	return errors.Join(errs...)
 }
 
+// requireWithin rejects a number that is not in smallest..largest.
+func requireWithin[T ~int | ~int64](fail func(string, ...any), field string, n, smallest, largest T) {
+	if n < smallest || n > largest {
+		fail("%s %d is out of bounds", field, n)
+	}
+}
+
 func requireOneOf[T ~string](fail func(string, ...any), field string, got T, known ...T) {
 	if slices.Contains(known, got) {
 		return

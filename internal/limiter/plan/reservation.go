@@ -48,9 +48,7 @@ func (p *Plan) validateReservations(fail func(string, ...any)) {
 	if r.MaxTTLMillis < minReservationTTL.Milliseconds() || r.MaxTTLMillis > MaxReservationTTL.Milliseconds() {
 		fail("reservations: a maxTTL of %d ms is out of bounds", r.MaxTTLMillis)
 	}
-	if r.MaxOpen < 1 || r.MaxOpen > MaxOpenReservations {
-		fail("reservations.maxOpen %d is out of bounds", r.MaxOpen)
-	}
+	requireWithin(fail, "reservations.maxOpen", r.MaxOpen, 1, MaxOpenReservations)
 	if longerThan(r.Cost, MaxExpression) {
 		fail("reservations.cost is longer than %d characters", MaxExpression)
 	}
@@ -78,8 +76,7 @@ type LateCharges struct {
 func (l LateCharges) Include(hits int64) bool { return l.From > 0 && hits >= l.From }
 
 func (p *Plan) validateLateCharges(fail func(string, ...any)) {
-	from := p.LateCharges.From
-	if from != 0 && (from < minLateCharge || from > math.MaxInt32) {
-		fail("lateCharges.from %d is out of bounds", from)
+	if from := p.LateCharges.From; from != 0 {
+		requireWithin(fail, "lateCharges.from", from, minLateCharge, math.MaxInt32)
 	}
 }
