@@ -18,6 +18,14 @@ var announcedSet = reportSet{key: "{registry}:denying", life: 24 * time.Hour}
 // memberOf returns the member of the sets of denials.
 func memberOf(p plan.Identity) string { return p.ID + " " + p.UID }
 
+func membersOf(policies []plan.Identity) []any {
+	members := make([]any, len(policies))
+	for i := range policies {
+		members[i] = memberOf(policies[i])
+	}
+	return members
+}
+
 // Denials returns the policies that replicas have reported in the last five minutes to deny requests. A
 // policy that is reported again during the call can be in the list twice.
 func (r *Reader) Denials(ctx context.Context) ([]plan.DenialReport, error) {
@@ -51,20 +59,12 @@ func (r *Reader) Announced(ctx context.Context) ([]plan.Identity, error) {
 // Announce records the announcements for the next leader. After an error, any part may be recorded.
 func (r *Reader) Announce(ctx context.Context, began, ended []plan.Identity) error {
 	for batch := range slices.Chunk(began, batchSize) {
-		members := make([]string, len(batch))
-		for i := range batch {
-			members[i] = memberOf(batch[i])
-		}
-		if err := announcedSet.add(ctx, r.client, r.prefix, members); err != nil {
+		if err := announcedSet.add(ctx, r.client, r.prefix, membersOf(batch)); err != nil {
 			return fmt.Errorf("record that denials were announced: %w", err)
 		}
 	}
 	for batch := range slices.Chunk(ended, batchSize) {
-		members := make([]any, len(batch))
-		for i := range batch {
-			members[i] = memberOf(batch[i])
-		}
-		if err := r.remove(ctx, members); err != nil {
+		if err := r.remove(ctx, membersOf(batch)); err != nil {
 			return fmt.Errorf("record that the end of denials was announced: %w", err)
 		}
 	}

@@ -77,8 +77,8 @@ func TestForeignMembersAreIgnored(t *testing.T) {
 	g := NewWithT(t)
 	client := connect(t, testenv.StartRedis(t).URL)
 	reader := NewReader(client, "weir:")
-	g.Expect(denialSet.add(t.Context(), client, "weir:", []string{"a", "a/x u more", "a/x u"})).To(Succeed())
-	g.Expect(announcedSet.add(t.Context(), client, "weir:", []string{"a", "a/x u more", "a/x u"})).To(Succeed())
+	g.Expect(denialSet.add(t.Context(), client, "weir:", []any{"a", "a/x u more", "a/x u"})).To(Succeed())
+	g.Expect(announcedSet.add(t.Context(), client, "weir:", []any{"a", "a/x u more", "a/x u"})).To(Succeed())
 	g.Expect(reader.Denials(t.Context())).To(HaveLen(1))
 	g.Expect(reader.Announced(t.Context())).To(Equal([]plan.Identity{{ID: "a/x", UID: "u"}}))
 }

@@ -6,6 +6,7 @@ package traffic
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -53,34 +54,29 @@ func (r *Reader) visit(ctx context.Context, set reportSet, since time.Time, memb
 	if !since.IsZero() {
 		from = since.UnixMilli()
 	}
-	visit := func(z *redis.Z) {
-		text, _ := z.Member.(string)
-		member(strings.Split(text, " "), time.UnixMilli(int64(z.Score)))
-	}
 	for count := int64(pageSize); ; {
 		page, err := r.page(ctx, set, from, count)
 		if err != nil {
 			return err
 		}
-		if int64(len(page)) == count {
-			last := int64(page[len(page)-1].Score)
-			if last == from { // more reports in one millisecond than a page has
-				count *= 2
-				continue
-			}
-			// The next page begins with the reports of the last millisecond.
-			for i := range page {
-				if int64(page[i].Score) < last {
-					visit(&page[i])
-				}
-			}
-			from, count = last, pageSize
+		isLast, next := int64(len(page)) < count, int64(math.MaxInt64)
+		if !isLast {
+			next = int64(page[len(page)-1].Score) // the next page begins with the reports of this millisecond
+		}
+		if next == from { // more reports in one millisecond than a page has
+			count *= 2
 			continue
 		}
 		for i := range page {
-			visit(&page[i])
+			if at := int64(page[i].Score); at < next {
+				text, _ := page[i].Member.(string)
+				member(strings.Split(text, " "), time.UnixMilli(at))
+			}
 		}
-		return nil
+		if isLast {
+			return nil
+		}
+		from, count = next, pageSize
 	}
 }
 

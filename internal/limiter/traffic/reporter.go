@@ -131,7 +131,7 @@ func (r *Reporter) collect(second uint32) {
 // sendAll reports the pending reports, in batches.
 func (r *Reporter) sendAll(ctx context.Context, to reportSet, pending []pendingReport, second uint32) error {
 	for batch := range slices.Chunk(pending, batchSize) {
-		members := make([]string, len(batch))
+		members := make([]any, len(batch))
 		for i, p := range batch {
 			members[i] = p.member
 		}
@@ -146,21 +146,12 @@ func (r *Reporter) sendAll(ctx context.Context, to reportSet, pending []pendingR
 }
 
 // add adds the members to the set, in one call.
-func (s *reportSet) add(ctx context.Context, client redis.UniversalClient, prefix string, members []string) error {
-	args := make([]any, 0, 2+len(members))
-	args = append(args, s.life.Milliseconds(), maxMembers)
-	for _, m := range members {
-		args = append(args, m)
-	}
+func (s *reportSet) add(ctx context.Context, client redis.UniversalClient, prefix string, members []any) error {
+	args := append([]any{s.life.Milliseconds(), maxMembers}, members...)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return ignoreNil(reportScript.Run(ctx, client, []string{prefix + s.key}, args...).Err())
-}
-
-// ignoreNil returns the error of a script, unless it is that it returned nothing.
-func ignoreNil(err error) error {
-	if errors.Is(err, redis.Nil) {
-		return nil
+	if err := reportScript.Run(ctx, client, []string{prefix + s.key}, args...).Err(); !errors.Is(err, redis.Nil) {
+		return err // else the script returned nothing
 	}
-	return err
+	return nil
 }
