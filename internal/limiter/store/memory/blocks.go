@@ -6,6 +6,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -84,14 +85,9 @@ func (l *blockLists) remove(policy string, key store.Key) {
 // keys returns the keys of the list, beginning with the block that ends last.
 func (l *blockLists) keys(policy string) []store.Key {
 	list := l.ends[policy]
-	keys := make([]store.Key, 0, len(list))
-	for key := range list {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b store.Key) int {
+	return slices.SortedFunc(maps.Keys(list), func(a, b store.Key) int {
 		return cmp.Or(cmp.Compare(list[b], list[a]), cmp.Compare(a, b))
 	})
-	return keys
 }
 
 // RemoveBlock removes the key from the list of the policy. It returns no error.
@@ -136,12 +132,10 @@ func (s *Store) Blocks(_ context.Context, policy string, most int) (live []store
 
 // blockOf returns the live block of the key.
 func (s *Store) blockOf(policy string, key store.Key) (b store.Block, found bool) {
-	of, shard := s.hashes.caller(policy, key)
-	sh := &s.shards[shard]
-	sh.mu.Lock()
+	sh, _, c := s.lockCaller(policy, key)
 	defer sh.mu.Unlock()
 	now := s.micros()
-	block, by := sh.blockOf(sh.index[of], now)
+	block, by := sh.blockOf(c, now)
 	if block == nil {
 		return b, false
 	}

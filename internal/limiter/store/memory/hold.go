@@ -91,10 +91,8 @@ func (d *decision) settle(e *entry, r *store.EntryReply) {
 // Holds returns the open holds of the key that end first, at most the given number. It returns no
 // error.
 func (s *Store) Holds(_ context.Context, policy *store.Policy, key store.Key, most int) ([]store.Hold, error) {
-	of, number := s.hashes.caller(policy.ID(), key)
-	sh := &s.shards[number]
-	sh.mu.Lock()
+	sh, _, c := s.lockCaller(policy.ID(), key)
 	defer sh.mu.Unlock()
 	now := s.micros()
-	return sh.holdsOf(sh.index[of], s.hashes.state(policy.HoldsName()), now).List(now, most), nil
+	return sh.holdsOf(c, s.hashes.state(policy.HoldsName()), now).List(now, most), nil
 }

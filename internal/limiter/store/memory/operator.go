@@ -47,35 +47,39 @@ func (s *Store) Unblock(_ context.Context, policy *store.Policy, key store.Key) 
 // Block denies every check of the key by this policy for length, in whole milliseconds, in
 // place of an existing block. It finds room even if the store is full. It returns no error.
 func (s *Store) Block(_ context.Context, policy *store.Policy, key store.Key, length time.Duration) error {
-	of, shard := s.hashes.caller(policy.ID(), key)
-	sh := &s.shards[shard]
-	sh.mu.Lock()
+	sh, of, c := s.lockCaller(policy.ID(), key)
 	defer sh.mu.Unlock()
-	now := s.micros()
-	c := sh.index[of]
-	if c == 0 {
+	isNew := c == 0
+	if isNew {
 		s.keys.Add(1)
 		c = sh.addCaller(of, false)
-		sh.setBlock(c, manualBlock, now, length.Milliseconds())
-		sh.file(c)
-		return nil
 	}
 	before := sh.ends(c)
-	sh.setBlock(c, manualBlock, now, length.Milliseconds())
-	sh.refile(c, before)
+	sh.setBlock(c, manualBlock, s.micros(), length.Milliseconds())
+	if isNew {
+		sh.file(c)
+	} else {
+		sh.refile(c, before)
+	}
 	return nil
+}
+
+// lockCaller returns the locked shard of the key, its id in the policy, and the number of that caller there, 0 for none.
+func (s *Store) lockCaller(policy string, key store.Key) (sh *shard, of id, c uint32) {
+	of, number := s.hashes.caller(policy, key)
+	sh = &s.shards[number]
+	sh.mu.Lock()
+	return sh, of, sh.index[of]
 }
 
 // drop removes the states of the key that match and reports whether any of them existed.
 func (s *Store) drop(policy *store.Policy, key store.Key, matches func(*state) bool) (existed bool) {
-	of, shard := s.hashes.caller(policy.ID(), key)
-	sh := &s.shards[shard]
-	sh.mu.Lock()
+	sh, _, c := s.lockCaller(policy.ID(), key)
 	defer sh.mu.Unlock()
-	c, now := sh.index[of], s.micros()
 	if c == 0 {
 		return false
 	}
+	now := s.micros()
 	sh.drop(c, func(st *state) bool {
 		existed = existed || matches(st) && st.exists(now)
 		return matches(st)
