@@ -4,6 +4,7 @@
 package index
 
 import (
+	"cmp"
 	"iter"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -37,8 +38,7 @@ func NewSnapshotOf(revision int64, records []plan.Record) *Snapshot {
 	for _, r := range records {
 		byID[r.ID()] = r
 	}
-	var none *Snapshot
-	return none.With(revision, byID)
+	return (*Snapshot)(nil).With(revision, byID)
 }
 
 // NewSnapshot returns a snapshot of plans alone at a revision of the registry. The plans must
@@ -55,9 +55,7 @@ func NewSnapshot(revision int64, plans []*plan.Plan) *Snapshot {
 // The receiver may be nil, for a snapshot without records. The list of skipped records stays. It costs the same for any
 // number of unchanged records.
 func (s *Snapshot) With(revision int64, changed map[string]plan.Record) *Snapshot {
-	if s == nil {
-		s = &Snapshot{}
-	}
+	s = cmp.Or(s, &Snapshot{})
 	plans := ofKind[*plan.Plan](plan.KindPlan, changed)
 	return &Snapshot{
 		revision:   revision,
@@ -117,18 +115,12 @@ func (s *Snapshot) Record(id string) plan.Record {
 // ChangedPlans returns the plans that differ from the ones of another snapshot, which may be nil, by ID. It costs the same
 // for any number of equal plans if one of the snapshots was made from the other.
 func (s *Snapshot) ChangedPlans(before *Snapshot) iter.Seq2[string, persistent.Change[*plan.Plan]] {
-	if before == nil {
-		before = &Snapshot{}
-	}
-	return s.plans.changes(&before.plans)
+	return s.plans.changes(&cmp.Or(before, &Snapshot{}).plans)
 }
 
 // ChangedExceptions is ChangedPlans for exceptions.
 func (s *Snapshot) ChangedExceptions(before *Snapshot) iter.Seq2[string, persistent.Change[*plan.Exception]] {
-	if before == nil {
-		before = &Snapshot{}
-	}
-	return s.exceptions.changes(&before.exceptions)
+	return s.exceptions.changes(&cmp.Or(before, &Snapshot{}).exceptions)
 }
 
 // HasGroupsOf reports whether the snapshot has the same key groups as another one.
