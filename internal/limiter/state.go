@@ -22,13 +22,13 @@ type OpenHold struct {
 
 // Exception is an exception in force for a key: until a time it replaces limits of the policy, or exempts the key.
 type Exception struct {
-	Name string
+	Name string `json:"name"`
 	// Action is ActionLimit or ActionAllow.
-	Action plan.Action
-	// Until is when the exception ends.
-	Until time.Time
+	Action plan.Action `json:"action"`
+	// Until is when the exception ends, in UTC.
+	Until time.Time `json:"until"`
 	// Reason is why, for people; empty if none was given.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 }
 
 // KeyState is the state of one key of one policy.

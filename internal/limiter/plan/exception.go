@@ -57,8 +57,8 @@ func (e *Exception) Source() (uid string, generation int64) { return e.UID, e.Ge
 // PolicyID returns the ID of the plan that the exception changes.
 func (e *Exception) PolicyID() string { return IDOf(KindPlan, e.Namespace, e.Policy) }
 
-// Until returns when the exception ends, by the clock of Redis.
-func (e *Exception) Until() time.Time { return time.UnixMilli(e.UntilMillis) }
+// Until returns when the exception ends, by the clock of Redis, in UTC.
+func (e *Exception) Until() time.Time { return time.UnixMilli(e.UntilMillis).UTC() }
 
 // Validate implements Record. It cannot check whether the policy has the limits and the key.
 func (e *Exception) Validate() error {

@@ -75,7 +75,7 @@ func sampleExplanation() limiter.Explanation {
 			{
 				Policy: "shop/login", Mode: plan.ModeEnforce, Match: 1, Descriptor: 0, KeyHash: "0123", Reason: limiter.ReasonLimitExceeded,
 				Limit: "minute", Override: "gold", Group: "partners", Action: plan.ActionLimit, Limits: []limiter.LimitState{minute},
-				Exception: &limiter.Exception{Name: "launch", Action: plan.ActionLimit, Until: time.UnixMilli(1_800_000_000_000), Reason: "ticket 4711"},
+				Exception: &limiter.Exception{Name: "launch", Action: plan.ActionLimit, Until: time.UnixMilli(1_800_000_000_000).UTC(), Reason: "ticket 4711"},
 				Key:       []limiter.ExplainedKeyPart{{Type: plan.KeyHeader, Name: "x-account", Value: "bob"}},
 				Blocked:   true, BlockedBy: "minute", BlockLeft: time.Second,
 			},

@@ -76,7 +76,7 @@ func explainedPolicyOf(p *limiter.ExplainedPolicy) httptypes.ExplainedPolicy {
 	out := httptypes.ExplainedPolicy{
 		Policy: p.Policy, Mode: p.Mode, Allowed: p.Allowed, Reason: p.Reason, Limit: p.Limit,
 		Key: append([]httptypes.ExplainedKeyPart{}, p.Key...), KeyHash: p.KeyHash, Override: p.Override, Group: p.Group, Action: p.Action,
-		Exception: httptypes.ExceptionOf(p.Exception),
+		Exception: p.Exception,
 		Blocked:   p.Blocked, BlockedBy: p.BlockedBy, BlockLeftMs: answer.RoundUp(p.BlockLeft, time.Millisecond),
 		Limits: make([]httptypes.ExplainedLimit, len(p.Limits)),
 	}

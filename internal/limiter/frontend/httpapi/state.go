@@ -103,7 +103,7 @@ func (h *Handler) fit(ctx context.Context, t *target) (fitted []string, err erro
 func keyStateOf(state *limiter.KeyState) *httptypes.KeyState {
 	out := &httptypes.KeyState{
 		Policy: state.Policy, Override: state.Override, Group: state.Group, Action: state.Action,
-		Exception: httptypes.ExceptionOf(state.Exception),
+		Exception: state.Exception,
 		Blocked:   state.Blocked, BlockedBy: state.BlockedBy, BlockLeftMs: answer.RoundUp(state.BlockLeft, time.Millisecond),
 		Limits: limitStates(state.Limits), OpenReservations: state.Open, Revision: state.Revision,
 	}

@@ -5,7 +5,6 @@ package httptypes
 
 import (
 	"net/url"
-	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/frontend/answer"
@@ -36,20 +35,7 @@ type KeyState struct {
 }
 
 // Exception is an exception in force for a key.
-type Exception struct {
-	Name   string      `json:"name"`
-	Action plan.Action `json:"action"`
-	Until  time.Time   `json:"until"`
-	Reason string      `json:"reason,omitempty"`
-}
-
-// ExceptionOf returns the exception as JSON, nil for nil.
-func ExceptionOf(e *limiter.Exception) *Exception {
-	if e == nil {
-		return nil
-	}
-	return &Exception{Name: e.Name, Action: e.Action, Until: e.Until.UTC(), Reason: e.Reason}
-}
+type Exception = limiter.Exception
 
 // HeldUnits is what an open reservation holds.
 type HeldUnits struct {
