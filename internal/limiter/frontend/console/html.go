@@ -55,6 +55,13 @@ func (m *markup) with(value string, html literal) {
 	}
 }
 
+// withNumber writes the HTML, which has one %, unless the number is 0.
+func (m *markup) withNumber(n int64, html literal) {
+	if n != 0 {
+		m.add(html, number(n))
+	}
+}
+
 // each writes the HTML, which has one %, for every value.
 func (m *markup) each(values []string, html literal) {
 	for _, value := range values {

@@ -53,13 +53,8 @@ func (p *keyPage) writeState(m *markup) {
 		m.with(e.Reason, ` Reason: %`)
 		m.add(`</p>`)
 	}
-	if state.OpenSlices != 0 {
-		m.add(`<p class="note">Held units are in <b>slices</b>, <span class="num">%</span> now: replicas spend them without Redis, or return them.</p>`,
-			number(state.OpenSlices))
-	}
-	if state.OpenReservations != 0 {
-		m.add(`<p class="note">Held units are in open <b>reservations</b>, <span class="num">%</span> now.</p>`, number(state.OpenReservations))
-	}
+	m.withNumber(state.OpenSlices, `<p class="note">Held units are in <b>slices</b>, <span class="num">%</span> now: replicas spend them without Redis, or return them.</p>`)
+	m.withNumber(state.OpenReservations, `<p class="note">Held units are in open <b>reservations</b>, <span class="num">%</span> now.</p>`)
 }
 
 // until returns when the exception ends.

@@ -58,9 +58,7 @@ func (p *overviewPage) writeTop(m *markup) {
 	if len(p.Keys) > 0 {
 		m.keysTable(p.Keys, true)
 		m.add(`<p class="hint">In the last five to ten minutes.`)
-		if dropped := p.Top.Data.Dropped; dropped != 0 {
-			m.add(` Denials that could not be recorded: %.`, number(dropped))
-		}
+		m.withNumber(p.Top.Data.Dropped, ` Denials that could not be recorded: %.`)
 		m.add(`</p>`)
 	} else {
 		m.add(`<p class="empty">No key was denied in the last minutes. Keys appear here within a second of their first denial.</p>`)
@@ -90,9 +88,7 @@ func (p *overviewPage) writeReady(m *markup) {
 	default:
 		m.add(`<p class="note warn">No leader reports, so it is unknown which policies are ready, and edits of policies do not take effect. See <code>kubectl weir check</code>.</p>`)
 	}
-	if p.HiddenUnready != 0 {
-		m.add(`<p class="hint">Others that are not ready: <span class="num">%</span>.</p>`, number(p.HiddenUnready))
-	}
+	m.withNumber(int64(p.HiddenUnready), `<p class="hint">Others that are not ready: <span class="num">%</span>.</p>`)
 }
 
 func (p *overviewPage) writeUnready(m *markup) {

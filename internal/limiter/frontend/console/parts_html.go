@@ -154,9 +154,7 @@ func (m *markup) since(t *time.Time) {
 
 // hidden writes how many policies the reader may not list.
 func (m *markup) hidden(policies int) {
-	if policies != 0 {
-		m.add(`<p class="hint">Policies of Namespaces that you may not list: <span class="num">%</span>.</p>`, number(policies))
-	}
+	m.withNumber(int64(policies), `<p class="hint">Policies of Namespaces that you may not list: <span class="num">%</span>.</p>`)
 }
 
 // modeBadge writes the mode of a policy.
@@ -226,9 +224,7 @@ func (m *markup) limitCard(k *keyLimit) {
 <p class="pair num"><span><b>%</b> of % used`,
 		string(k.Algorithm), number(k.Threshold), k.Window.Length, number(k.Used), number(k.Window.Quota), class, k.Window.Used,
 		number(k.Used), number(k.Window.Quota))
-	if k.Held != 0 {
-		m.add(", % of them held", number(k.Held))
-	}
+	m.withNumber(k.Held, ", % of them held")
 	m.add(`</span><span><b>%</b> left</span></p>
 <svg class="gauge time" viewBox="0 0 600 16" preserveAspectRatio="none" role="img" aria-label="%">
 <rect class="track" width="600" height="7"/><rect class="track" y="9" width="600" height="7"/>`, number(k.Remaining), k.frees())

@@ -3,10 +3,7 @@
 
 package console
 
-import (
-	"cmp"
-	"strconv"
-)
+import "cmp"
 
 // write implements content.
 func (p *policiesPage) write(m *markup, _ *layout) {
@@ -77,9 +74,7 @@ func (r *policyRow) write(m *markup) {
 		m.add(`<div class="nowrap"><span class="num">%</span> % <span class="hint">%</span></div>`,
 			number(limit.Threshold), window, string(limit.Algorithm))
 	}
-	if more := r.MoreLimits(); more != 0 {
-		m.add(`<span class="hint">and % more</span>`, strconv.Itoa(more))
-	}
+	m.withNumber(int64(r.MoreLimits()), `<span class="hint">and % more</span>`)
 	m.add(`</td>
 <td>`)
 	if r.Sparkline != nil {

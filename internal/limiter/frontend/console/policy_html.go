@@ -176,9 +176,7 @@ func (f *facts) writeOverrides(m *markup) {
 		m.each(o.Keys, code)
 		m.each(o.Groups, `group `+code)
 		m.each(o.Networks, code)
-		if o.More != 0 {
-			m.add("and % more ", strconv.Itoa(o.More))
-		}
+		m.withNumber(int64(o.More), "and % more ")
 		m.with(o.When, `<code>%</code>`)
 		effect := o.Action
 		if len(o.Limits) > 0 {

@@ -89,9 +89,7 @@ func (p *tryPage) writeApplied(m *markup) {
 		m.add(`</p>`)
 	}
 	m.hidden(p.Answer.HiddenPolicies)
-	if p.ByName != 0 {
-		m.add(`<p class="hint">Policies without matches: %. They apply only to checks that name them.</p>`, number(p.ByName))
-	}
+	m.withNumber(int64(p.ByName), `<p class="hint">Policies without matches: %. They apply only to checks that name them.</p>`)
 }
 
 // writeExplained writes one policy that applies.
@@ -157,7 +155,5 @@ func (p *tryPage) writeNearMisses(m *markup) {
 		m.add(`</td></tr>`)
 	}
 	m.add(tableEnd)
-	if p.Answer.MoreNearMisses != 0 {
-		m.add(`<p class="hint">More near misses: %.</p>`, number(p.Answer.MoreNearMisses))
-	}
+	m.withNumber(int64(p.Answer.MoreNearMisses), `<p class="hint">More near misses: %.</p>`)
 }
