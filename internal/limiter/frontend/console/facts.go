@@ -159,24 +159,23 @@ func keyPartText(part *plan.KeyPart) string {
 
 func limitFactsOf(l *plan.Limit) limitFacts {
 	f := limitFacts{Name: l.Name, Algorithm: string(l.Algorithm), Threshold: l.Threshold, Window: windowText(l)}
-	var details []string
-	if l.Burst > 0 {
-		details = append(details, "burst "+number(l.Burst))
-	}
-	if l.BucketMicros > 0 {
-		details = append(details, "buckets of "+l.Bucket().String())
-	}
-	if l.HardLimitPercent > 0 {
-		details = append(details, "never more than "+number(l.HardQuota()))
-	}
-	if l.WarnPercent > 0 {
-		details = append(details, fmt.Sprintf("near from %d %%", l.WarnPercent))
-	}
-	if l.LongestBlock() > 0 {
-		details = append(details, "then blocks for "+blocksText(l))
-	}
+	var details listing
+	details.addIf(l.Burst > 0, "burst "+number(l.Burst))
+	details.addIf(l.BucketMicros > 0, "buckets of "+l.Bucket().String())
+	details.addIf(l.HardLimitPercent > 0, "never more than "+number(l.HardQuota()))
+	details.addIf(l.WarnPercent > 0, fmt.Sprintf("near from %d %%", l.WarnPercent))
+	details.addIf(l.LongestBlock() > 0, "then blocks for "+blocksText(l))
 	f.Details = strings.Join(details, ", ")
 	return f
+}
+
+// listing is a list of texts.
+type listing []string
+
+func (l *listing) addIf(condition bool, text string) {
+	if condition {
+		*l = append(*l, text)
+	}
 }
 
 // blocksText lists the lengths of the blocks of the limit.
@@ -223,18 +222,10 @@ func overrideFactsOf(p *plan.Plan, o *plan.Override, reveal bool) overrideFacts 
 
 // changeText describes what an override or a candidate changes of a limit.
 func changeText(l *plan.LimitOverride) string {
-	var changes []string
-	if l.Threshold != 0 {
-		changes = append(changes, "threshold "+number(l.Threshold))
-	}
-	if l.WindowMillis != 0 {
-		changes = append(changes, "window "+millis(l.WindowMillis))
-	}
-	if l.Burst != 0 {
-		changes = append(changes, "burst "+number(l.Burst))
-	}
-	if l.BlockMillis != 0 {
-		changes = append(changes, "block "+millis(l.BlockMillis))
-	}
+	var changes listing
+	changes.addIf(l.Threshold != 0, "threshold "+number(l.Threshold))
+	changes.addIf(l.WindowMillis != 0, "window "+millis(l.WindowMillis))
+	changes.addIf(l.Burst != 0, "burst "+number(l.Burst))
+	changes.addIf(l.BlockMillis != 0, "block "+millis(l.BlockMillis))
 	return strings.Join(changes, ", ")
 }
