@@ -22,7 +22,7 @@ const responseCode = "response.code"
 const MaxCostPrice = 10 * time.Microsecond
 
 var ofCosts = sync.OnceValue(func() environment {
-	return newEnvironment(func(string) *cel.Type { return cel.IntType }, responseCode)
+	return newEnvironment(variable{name: responseCode, kind: cel.IntType})
 })
 
 // Cost is the cost of a request by the code of its response. It is safe for concurrent use.

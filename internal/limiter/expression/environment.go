@@ -6,7 +6,6 @@ package expression
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -37,21 +36,27 @@ const (
 
 const variableCount = 11
 
-var variables = [variableCount]string{
-	method, host, path, headers, query, cookies, domain, descriptor, claims, principal, remoteAddress,
+// variable is a variable of expressions. read returns its value in a request; nil for the variable of costs.
+type variable struct {
+	name string
+	kind *cel.Type
+	read func(*request) ref.Val
 }
 
-// typeOfVariable returns the type of the variable.
-func typeOfVariable(name string) *cel.Type {
-	texts := cel.MapType(cel.StringType, cel.StringType)
-	switch name {
-	case headers, query, cookies, descriptor:
-		return texts
-	case claims:
-		return cel.MapType(cel.StringType, texts)
-	default:
-		return cel.StringType
-	}
+var mapOfStrings = cel.MapType(cel.StringType, cel.StringType)
+
+var variables = [variableCount]variable{
+	{method, cel.StringType, func(r *request) ref.Val { return boundedString(r.Method) }},
+	{host, cel.StringType, func(r *request) ref.Val { return boundedString(r.Host) }},
+	{path, cel.StringType, func(r *request) ref.Val { return boundedString(r.Path) }},
+	{headers, mapOfStrings, (*request).headerMap},
+	{query, mapOfStrings, func(r *request) ref.Val { return valueMap(r.QueryValues()) }},
+	{cookies, mapOfStrings, func(r *request) ref.Val { return valueMap(r.CookieValues()) }},
+	{domain, cel.StringType, func(r *request) ref.Val { return boundedString(r.Domain) }},
+	{descriptor, mapOfStrings, func(r *request) ref.Val { return newDescriptorMap(r.descriptors) }},
+	{claims, cel.MapType(cel.StringType, mapOfStrings), func(r *request) ref.Val { return newClaimMap(r.Claims) }},
+	{principal, cel.StringType, (*request).principal},
+	{remoteAddress, cel.StringType, (*request).remoteAddress},
 }
 
 // stringsVersion pins the string functions: a later version may have more, and all releases
@@ -67,16 +72,17 @@ type environment struct {
 }
 
 // ofRequests returns the environment of expressions on the attributes of a request.
-var ofRequests = sync.OnceValue(func() environment { return newEnvironment(typeOfVariable, variables[:]...) })
+var ofRequests = sync.OnceValue(func() environment { return newEnvironment(variables[:]...) })
 
 // newEnvironment returns an environment with these variables, and the functions of all expressions.
-func newEnvironment(typeOf func(variable string) *cel.Type, variables ...string) environment {
+func newEnvironment(variables ...variable) environment {
+	names := make([]string, len(variables))
 	options := []cel.EnvOption{
 		ext.Strings(ext.StringsVersion(stringsVersion)),
 		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	}
-	for _, name := range variables {
-		options = append(options, cel.Variable(name, typeOf(name)))
+	for i, v := range variables {
+		options, names[i] = append(options, cel.Variable(v.name, v.kind)), v.name
 	}
 	env, err := cel.NewEnv(options...)
 	if err != nil {
@@ -86,7 +92,7 @@ func newEnvironment(typeOf func(variable string) *cel.Type, variables ...string)
 	if err != nil {
 		panic(err) // the functions of the library have bindings
 	}
-	return environment{env, variables, shared}
+	return environment{env, names, shared}
 }
 
 // request resolves the variables of one evaluation, each on first use: a loop may read one
@@ -102,54 +108,29 @@ type request struct {
 
 // ResolveName implements cel.Activation.
 func (r *request) ResolveName(name string) (any, bool) {
-	i := slices.Index(variables[:], name)
-	if i < 0 {
-		return nil, false
+	for i := range variables {
+		if v := &variables[i]; v.name == name {
+			if r.resolved[i] == nil {
+				r.resolved[i] = v.read(r)
+			}
+			return r.resolved[i], true
+		}
 	}
-	if r.resolved[i] == nil {
-		r.resolved[i] = r.resolve(name)
-	}
-	return r.resolved[i], true
+	return nil, false
 }
 
-func (r *request) resolve(name string) ref.Val {
-	switch name {
-	case method:
-		return boundedString(r.Method)
-	case host:
-		return boundedString(r.Host)
-	case path:
-		return boundedString(r.Path)
-	case headers, query, cookies, descriptor, claims:
-		return r.resolveMap(name)
-	case domain:
-		return boundedString(r.Domain)
-	case principal:
-		if r.forKey && r.PrincipalRepeated {
-			return unreadable("there are several principals")
-		}
-		return boundedString(r.Principal)
-	default:
-		if !r.RemoteAddress.IsValid() {
-			return types.String("")
-		}
-		return types.String(r.RemoteAddress.String())
+func (r *request) principal() ref.Val {
+	if r.forKey && r.PrincipalRepeated {
+		return unreadable("there are several principals")
 	}
+	return boundedString(r.Principal)
 }
 
-func (r *request) resolveMap(name string) ref.Val {
-	switch name {
-	case headers:
-		return r.headerMap()
-	case query:
-		return valueMap(r.QueryValues())
-	case cookies:
-		return valueMap(r.CookieValues())
-	case claims:
-		return newClaimMap(r.Claims)
-	default:
-		return newDescriptorMap(r.descriptors)
+func (r *request) remoteAddress() ref.Val {
+	if !r.RemoteAddress.IsValid() {
+		return types.String("")
 	}
+	return types.String(r.RemoteAddress.String())
 }
 
 // Parent implements cel.Activation.

@@ -85,7 +85,7 @@ func variableLike(dotted string) (name, meant string) {
 // variableOf returns the variable whose last part is closest to the name, or "".
 func variableOf(name string) string {
 	variableBy, parts := map[string]string{}, []string{}
-	for _, variable := range variables {
+	for _, variable := range ofRequests().variables {
 		part := strings.TrimPrefix(variable, "request.")
 		variableBy[part] = variable
 		parts = append(parts, part)

@@ -143,7 +143,7 @@ func (p *pricer) global(e ast.Expr, name string) *bound {
 		return &bound{length: maxPayloads, element: mapOfTexts(readsClaims), key: named, reads: readsClaims}
 	case name == responseCode:
 		return scalar
-	case slices.Contains(variables[:], name):
+	case slices.Contains(ofRequests().variables, name):
 		return textual
 	case p.checked.GetType(e.ID()).Kind() == types.TypeKind:
 		return scalar

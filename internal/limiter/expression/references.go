@@ -23,9 +23,10 @@ type Reference struct {
 // References returns the facts that the valid expression reads, in the order of the text and
 // each once.
 func References(text string) (found []Reference, err error) {
-	checked, issues := ofRequests().Compile(text)
+	env := ofRequests()
+	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, oneLine(text, issues, variables[:])
+		return nil, oneLine(text, issues, env.variables)
 	}
 	members := map[int64]string{} // by the ID of the expression of the map
 	add := func(r Reference) {
@@ -40,7 +41,7 @@ func References(text string) (found []Reference, err error) {
 			}
 			members[of.ID()] = member
 		}
-		if e.Kind() == ast.IdentKind && slices.Contains(variables[:], e.AsIdent()) {
+		if e.Kind() == ast.IdentKind && slices.Contains(env.variables, e.AsIdent()) {
 			add(Reference{Variable: e.AsIdent(), Member: members[e.ID()]})
 		}
 	}))
