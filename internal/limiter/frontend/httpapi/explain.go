@@ -66,11 +66,7 @@ func (h *Handler) addUnpublished(misses []limiter.NearMiss) []limiter.NearMiss {
 	if h.Unready == nil || snapshot == nil {
 		return misses
 	}
-	unready := h.Unready()
-	if unready == nil {
-		return misses
-	}
-	for _, p := range unready.Policies {
+	for _, p := range cmp.Or(h.Unready(), &plan.Unready{}).Policies {
 		isSkipped := func(s index.Skipped) bool { return s.ID == p.ID }
 		if snapshot.Lookup(p.ID) == nil && !slices.ContainsFunc(snapshot.Skipped(), isSkipped) {
 			misses = append(misses, limiter.NearMiss{

@@ -4,6 +4,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -127,9 +128,7 @@ type route struct {
 
 // New returns the handler of the HTTP frontend.
 func New(o Options) *Handler {
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Frontend.PrincipalHeader = http.CanonicalHeaderKey(o.Frontend.PrincipalHeader)
 	h := &Handler{
 		Options: o, proxies: forwarded.NewProxies(o.Frontend.TrustedProxies),
@@ -150,17 +149,24 @@ func New(o Options) *Handler {
 		pathOpenAPI:   {methods: read, serve: h.openAPI},
 	}
 	if h.State != nil && h.Authorizer != nil {
+		var unobserved, unreported *failure // why lists are unavailable
+		if h.Blocks == nil || h.Observer == nil {
+			unobserved = errNotObserved
+		}
+		if h.Traffic == nil {
+			unreported = errNoTraffic
+		}
 		h.routes[pathState] = route{methods: read, serve: h.withToken(h.inspect)}
 		h.routes[pathReset] = route{methods: write, serve: h.change(VerbReset, "Reset a key", h.reset)}
 		h.routes[pathBlock] = route{methods: write, serve: h.change(VerbBlock, "Blocked a key", h.block)}
 		h.routes[pathUnblock] = route{methods: write, serve: h.change(VerbUnblock, "Unblocked a key", h.unblock)}
 		h.routes[pathExplain] = route{methods: write, serve: h.withToken(h.explain)}
 		h.routes[pathPlan] = route{methods: read, serve: h.withToken(h.plan)}
-		h.routes[pathBlocks] = route{methods: read, serve: h.list(h.requireObserver(), h.blocks, "limit")}
-		h.routes[pathTop] = route{methods: read, serve: h.list(h.requireObserver(), h.top)}
-		h.routes[pathRates] = route{methods: read, serve: h.list(h.requireObserver(), h.rates)}
-		h.routes[pathKeys] = route{methods: read, serve: h.list(h.requireObserver(), h.keys, "value", "part")}
-		h.routes[pathTargets] = route{methods: read, serve: h.list(h.requireTraffic(), h.targets)}
+		h.routes[pathBlocks] = route{methods: read, serve: h.list(unobserved, h.blocks, "limit")}
+		h.routes[pathTop] = route{methods: read, serve: h.list(unobserved, h.top)}
+		h.routes[pathRates] = route{methods: read, serve: h.list(unobserved, h.rates)}
+		h.routes[pathKeys] = route{methods: read, serve: h.list(unobserved, h.keys, "value", "part")}
+		h.routes[pathTargets] = route{methods: read, serve: h.list(unreported, h.targets)}
 		if h.Prober != nil {
 			h.routes[pathProbes] = route{methods: write, serve: h.withToken(h.probes)}
 		}

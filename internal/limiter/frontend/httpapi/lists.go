@@ -161,14 +161,6 @@ func (h *Handler) list(
 	})
 }
 
-// requireObserver returns errNotObserved if neither keys nor rates are collected.
-func (h *Handler) requireObserver() *failure {
-	if h.Blocks == nil || h.Observer == nil {
-		return errNotObserved
-	}
-	return nil
-}
-
 // toPolicy reports whether the policy may be listed, and whether its keys are revealed. Its errors are tokenErrors.
 func (l *listRights) toPolicy(ctx context.Context, policy string) (list, reveal bool, err error) {
 	if list, err = l.list.ToPolicy(ctx, policy); err == nil && list {
@@ -236,12 +228,4 @@ func (h *Handler) policiesIn(s limiter.Scope) []string {
 		}
 	}
 	return policies
-}
-
-// modeOf returns the mode of the plan; empty if it is nil.
-func modeOf(p *plan.Plan) plan.Mode {
-	if p == nil {
-		return ""
-	}
-	return p.Mode
 }

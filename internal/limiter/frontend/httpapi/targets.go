@@ -24,14 +24,6 @@ var errNoTraffic = &failure{http.StatusNotFound, answer.Problem{
 	Code: codeNotObserved, Detail: "this Weir does not report which policies have traffic: only weir manager does.",
 }}
 
-// requireTraffic returns errNoTraffic if nothing reports traffic.
-func (h *Handler) requireTraffic() *failure {
-	if h.Traffic == nil {
-		return errNoTraffic
-	}
-	return nil
-}
-
 // targets returns the policies in the scope that select requests, and that the caller may list, for GET /v1/targets.
 // Only one call at a time reads the sightings, which can be many.
 func (h *Handler) targets(ctx context.Context, q listQuery, rights *listRights) (any, error) {
