@@ -64,11 +64,8 @@ func until(e *httptypes.Exception) string { return e.Until.Format("2006-01-02 15
 func (p *keyPage) writeChanges(m *markup, l *layout) {
 	if !p.MayBlock && !p.MayUnblock && !p.MayReset {
 		m.add(`<p class="empty">`)
-		if l.Guest {
-			m.add(`Nothing can be changed without a token: start Weir with <code>--admin-token-file</code>.`)
-		} else {
-			m.add(`Your account may read this key, and not change it. The chart value <code>access</code> grants the role operator.`)
-		}
+		m.addIf(l.Guest, `Nothing can be changed without a token: start Weir with <code>--admin-token-file</code>.`)
+		m.addIf(!l.Guest, `Your account may read this key, and not change it. The chart value <code>access</code> grants the role operator.`)
 		m.add(`</p>`)
 		return
 	}

@@ -38,11 +38,8 @@ func (p *overviewPage) writeExample(m *markup) {
 	example := p.Example()
 	if example == "" {
 		m.add(`<p class="empty">Nothing is decided, since no policy is in force. `)
-		if p.Standalone {
-			m.add(`Add a policy to a folder of <code>--policies</code>.`)
-		} else {
-			m.add(`Apply a RateLimitPolicy with kubectl.`)
-		}
+		m.addIf(p.Standalone, `Add a policy to a folder of <code>--policies</code>.`)
+		m.addIf(!p.Standalone, `Apply a RateLimitPolicy with kubectl.`)
 		m.add(`</p>`)
 		return
 	}

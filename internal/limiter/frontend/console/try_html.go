@@ -81,11 +81,8 @@ func (p *tryPage) writeApplied(m *markup) {
 	}
 	if len(p.Answer.Policies) == 0 {
 		m.add(`<p class="empty">No policy applies to this request. `)
-		if len(p.Answer.NearMisses) > 0 {
-			m.add(`Those below nearly do.`)
-		} else {
-			m.add(`<a href="/console/policies">See all policies</a>.`)
-		}
+		m.addIf(len(p.Answer.NearMisses) > 0, `Those below nearly do.`)
+		m.addIf(len(p.Answer.NearMisses) == 0, `<a href="/console/policies">See all policies</a>.`)
 		m.add(`</p>`)
 	}
 	m.hidden(p.Answer.HiddenPolicies)
