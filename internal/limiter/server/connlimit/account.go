@@ -134,11 +134,6 @@ type ranked[T any] interface {
 	at() *int
 }
 
-var (
-	_ ranked[*client]  = (*client)(nil)
-	_ ranked[*holding] = (*holding)(nil)
-)
-
 // queue is a heap whose items know their places. It implements heap.Interface.
 type queue[T ranked[T]] struct{ items []T }
 

@@ -126,16 +126,15 @@ func (s *Server) server() *http.Server {
 		HTTP2:             http2Bounds(),
 		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 	}
-	if server.TLSConfig != nil {
-		server.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
-	}
+	protocols := []string{"h2", "http/1.1"}
 	if s.options.SingleRequest {
-		if server.TLSConfig != nil {
-			server.TLSConfig.NextProtos = []string{"http/1.1"}
-		}
+		protocols = protocols[1:]
 		server.Protocols = new(http.Protocols)
 		server.Protocols.SetHTTP1(true)
 		server.SetKeepAlivesEnabled(false)
+	}
+	if server.TLSConfig != nil {
+		server.TLSConfig.NextProtos = protocols
 	}
 	return server
 }

@@ -94,11 +94,9 @@ func (c *Cache) end(k *hotKey, s *slice, evaluate func(*store.Call) (*store.Repl
 	c.commit(s, spent)
 }
 
-func (s *slice) entryToCommit(spent int64) store.Entry {
-	return store.Entry{Policy: s.policy, Key: s.key, Action: store.Commit, ID: s.id, Cost: spent}
+func (s *slice) callToCommit(spent int64) *store.Call {
+	return callOf(store.Entry{Policy: s.policy, Key: s.key, Action: store.Commit, ID: s.id, Cost: spent})
 }
-
-func (s *slice) callToCommit(spent int64) *store.Call { return callOf(s.entryToCommit(spent)) }
 
 // callOf returns the call with the entry alone.
 func callOf(e store.Entry) *store.Call { return &store.Call{Entries: []store.Entry{e}, Uncached: true} }
