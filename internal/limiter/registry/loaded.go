@@ -228,18 +228,3 @@ func skipHash(id string) uint32 {
 	sum := sha256.Sum256([]byte(id))
 	return binary.BigEndian.Uint32(sum[:])
 }
-
-// encodeHashes returns the hashes in 4 bytes each.
-func encodeHashes(hashes []uint32) (encoded []byte) {
-	for _, hash := range hashes {
-		encoded = binary.BigEndian.AppendUint32(encoded, hash)
-	}
-	return encoded
-}
-
-func decodeHashes(encoded []byte) (hashes []uint32) {
-	for ; len(encoded) >= 4; encoded = encoded[4:] {
-		hashes = append(hashes, binary.BigEndian.Uint32(encoded))
-	}
-	return hashes
-}

@@ -4,6 +4,7 @@
 package registry
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -143,9 +144,11 @@ func replicasAmong(alive []heartbeat, accepts func(owner string) bool) []Replica
 	var replicas []Replica
 	for _, r := range alive {
 		if r.Kind == kindReplica && r.Epoch != "" && accepts(r.Owner) {
+			hashes := make([]uint32, len(r.SkipHashes)/4)
+			_, _ = binary.Decode(r.SkipHashes, binary.BigEndian, hashes) // they fit
 			replicas = append(replicas, Replica{
 				Name: r.Name, Epoch: string(r.Epoch), Revision: r.Revision,
-				skips: skips{count: r.Skips, names: r.Skipped, hashes: decodeHashes(r.SkipHashes)},
+				skips: skips{count: r.Skips, names: r.Skipped, hashes: hashes},
 			})
 		}
 	}

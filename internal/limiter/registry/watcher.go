@@ -6,6 +6,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -377,7 +378,8 @@ func (w *Watcher) ownHeartbeat() *heartbeat {
 			r.Owner = owner
 		}
 		r.Epoch, r.Revision, r.Rejects = w.loaded.epoch, w.loaded.revision, w.rejected.epoch
-		r.Skips, r.Skipped, r.SkipHashes = w.loaded.skips.count, w.loaded.skips.names, encodeHashes(w.loaded.skips.hashes)
+		r.Skips, r.Skipped = w.loaded.skips.count, w.loaded.skips.names
+		r.SkipHashes, _ = binary.Append(nil, binary.BigEndian, w.loaded.skips.hashes) // numbers have no error
 	}
 	return r
 }
