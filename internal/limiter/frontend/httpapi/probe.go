@@ -51,22 +51,20 @@ func (h *Handler) probes(w http.ResponseWriter, r *http.Request, token string) e
 
 // decodeProbeRequest parses {"namespace", "method"}. It overwrites the body. Errors are *limiter.FieldError.
 func decodeProbeRequest(body []byte) (request httptypes.ProbeRequest, err error) {
-	err = readBody(body, func(r *reader) error {
-		return r.object(maxMembers, func(name []byte) (err error) {
-			switch string(name) {
-			case "namespace":
-				if request.Namespace, err = r.text(); err == nil && (len(request.Namespace) > maxNamespace || strings.Contains(request.Namespace, "/")) {
-					err = invalid("must be the name of a Namespace")
-				}
-			case "method":
-				if request.Method, err = r.text(); err == nil && (len(request.Method) > maxMethod || strings.Trim(request.Method, methodLetters) != "") {
-					err = invalid("must be a method of HTTP, in capital letters")
-				}
-			default:
-				err = unknown()
+	err = readMembers(body, func(r *reader, name string) (err error) {
+		switch name {
+		case "namespace":
+			if request.Namespace, err = r.text(); err == nil && (len(request.Namespace) > maxNamespace || strings.Contains(request.Namespace, "/")) {
+				err = invalid("must be the name of a Namespace")
 			}
-			return err
-		})
+		case "method":
+			if request.Method, err = r.text(); err == nil && (len(request.Method) > maxMethod || strings.Trim(request.Method, methodLetters) != "") {
+				err = invalid("must be a method of HTTP, in capital letters")
+			}
+		default:
+			err = unknown()
+		}
+		return err
 	})
 	return request, err
 }

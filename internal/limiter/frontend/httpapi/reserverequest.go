@@ -25,6 +25,13 @@ func readBody(body []byte, read func(*reader) error) error {
 	return r.end()
 }
 
+// readMembers parses the body, an object whose members read reads.
+func readMembers(body []byte, read func(r *reader, name string) error) error {
+	return readBody(body, func(r *reader) error {
+		return r.object(maxMembers, func(name []byte) error { return read(r, string(name)) })
+	})
+}
+
 // decodeReserve parses the body of a reserve. It reads the check into the request.
 func (q *request) decodeReserve(body []byte, reserve *limiter.Reserve) error {
 	q.check.Cost = 0
@@ -71,22 +78,20 @@ func (q *request) decodeCharge(body []byte, charge *limiter.Charge) error {
 // decodeCommit parses {"reservation"} with "cost", "costs" or neither, and "response", which may be left out beside one.
 func decodeCommit(_ *request, body []byte, commit *limiter.Commit) error {
 	text, cost := "", limiter.NoCost
-	err := readBody(body, func(r *reader) error {
-		return r.object(maxMembers, func(name []byte) (err error) {
-			switch string(name) {
-			case "reservation":
-				text, err = r.text()
-			case "cost":
-				cost, err = r.integer(0, plan.MaxCost)
-			case "costs":
-				commit.Costs, err = r.costs(0)
-			case "response":
-				commit.Response, err = r.response()
-			default:
-				err = unknown()
-			}
-			return err
-		})
+	err := readMembers(body, func(r *reader, name string) (err error) {
+		switch name {
+		case "reservation":
+			text, err = r.text()
+		case "cost":
+			cost, err = r.integer(0, plan.MaxCost)
+		case "costs":
+			commit.Costs, err = r.costs(0)
+		case "response":
+			commit.Response, err = r.response()
+		default:
+			err = unknown()
+		}
+		return err
 	})
 	switch {
 	case err != nil:
@@ -115,18 +120,16 @@ func decodeReservation(text string) (*limiter.Reservation, error) {
 // decodeRenew parses {"reservation", "ttl"}.
 func decodeRenew(_ *request, body []byte, renew *limiter.Renew) error {
 	text := ""
-	err := readBody(body, func(r *reader) error {
-		return r.object(maxMembers, func(name []byte) (err error) {
-			switch string(name) {
-			case "reservation":
-				text, err = r.text()
-			case "ttl":
-				renew.TTL, err = r.ttl()
-			default:
-				err = unknown()
-			}
-			return err
-		})
+	err := readMembers(body, func(r *reader, name string) (err error) {
+		switch name {
+		case "reservation":
+			text, err = r.text()
+		case "ttl":
+			renew.TTL, err = r.ttl()
+		default:
+			err = unknown()
+		}
+		return err
 	})
 	if err != nil {
 		return err

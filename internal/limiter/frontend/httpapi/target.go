@@ -126,11 +126,9 @@ func partProblem(part string) string {
 // "all" in place of a key. It overwrites the body. Errors are *limiter.FieldError.
 func decodeTarget(body []byte, verb Verb) (t target, err error) {
 	given := false
-	err = readBody(body, func(r *reader) error {
-		return r.object(maxMembers, func(name []byte) error {
-			given = given || string(name) == "duration"
-			return t.readMember(r, string(name), verb)
-		})
+	err = readMembers(body, func(r *reader, name string) error {
+		given = given || name == "duration"
+		return t.readMember(r, name, verb)
 	})
 	if err == nil {
 		err = t.validate()
