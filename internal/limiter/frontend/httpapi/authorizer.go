@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 
@@ -102,7 +101,7 @@ func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ strin
 // decides, not a header.
 func (h *Handler) withToken(serve func(w http.ResponseWriter, r *http.Request, token string) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil && !fromLoopback(r) {
+		if r.TLS == nil && !peerOf(r).IsLoopback() {
 			writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "Tokens are accepted only over TLS or from loopback."})
 			return
 		}
@@ -166,9 +165,4 @@ func (h *Handler) writeTokenError(w http.ResponseWriter, r *http.Request, err er
 			Code: codeUnavailable, Detail: "Tokens cannot be verified at the moment.", RetryAfter: 1,
 		})
 	}
-}
-
-func fromLoopback(r *http.Request) bool {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && peer.Addr().Unmap().IsLoopback()
 }

@@ -5,7 +5,6 @@ package httpapi
 
 import (
 	"slices"
-	"unicode/utf8"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
@@ -51,11 +50,6 @@ func isSecret(p *plan.Plan, i int, cut bool) bool {
 
 // Mask returns the first characters of a value.
 func Mask(text string) string {
-	shown := min(shownCharacters, utf8.RuneCountInString(text)/2)
-	end := 0
-	for range shown {
-		_, size := utf8.DecodeRuneInString(text[end:])
-		end += size
-	}
-	return text[:end] + "…"
+	characters := []rune(text)
+	return string(characters[:min(shownCharacters, len(characters)/2)]) + "…"
 }
