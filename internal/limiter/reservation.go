@@ -4,6 +4,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,13 +113,7 @@ func (r *Reserve) Validate() error {
 	if r.Check.Peek {
 		return &FieldError{Field: "peek", Problem: "is not supported by reservations"}
 	}
-	if err := validateTTL(r.TTL); err != nil {
-		return err
-	}
-	if err := validateID(r.ID); err != nil {
-		return err
-	}
-	return r.Costs.validate(1)
+	return cmp.Or(validateTTL(r.TTL), validateID(r.ID), r.Costs.validate(1))
 }
 
 // Commit asks to end a reservation and to spend the actual cost.
@@ -151,13 +146,7 @@ func (c *Commit) Validate() error {
 	if (c.Cost != NoCost || c.Response == nil) && (c.Cost < 0 || c.Cost > plan.MaxCost) {
 		return &FieldError{Field: "cost", Problem: rangeProblem(0)}
 	}
-	if err := c.Response.validate(); err != nil {
-		return err
-	}
-	if err := c.Reservation.validate(); err != nil {
-		return err
-	}
-	return c.Costs.validate(0)
+	return cmp.Or(c.Response.validate(), c.Reservation.validate(), c.Costs.validate(0))
 }
 
 // validate returns a *FieldError for a code out of bounds. A nil response is valid.
@@ -193,10 +182,7 @@ type Renew struct {
 
 // Validate returns a *FieldError for the first invalid field, or nil.
 func (r *Renew) Validate() error {
-	if err := r.Reservation.validate(); err != nil {
-		return err
-	}
-	return validateTTL(r.TTL)
+	return cmp.Or(r.Reservation.validate(), validateTTL(r.TTL))
 }
 
 // Charge asks to spend units that a client has used already, by every policy that applies. Each policy spends by
@@ -214,10 +200,7 @@ func (c *Charge) Validate() error {
 	if c.Check.Peek || slices.ContainsFunc(c.Check.Hits, func(h Hits) bool { return h.Peek }) {
 		return &FieldError{Field: "peek", Problem: "is not supported by charges"}
 	}
-	if err := validateID(c.ID); err != nil {
-		return err
-	}
-	return c.Check.Validate()
+	return cmp.Or(validateID(c.ID), c.Check.Validate())
 }
 
 // Committed is the answer to a Commit.
