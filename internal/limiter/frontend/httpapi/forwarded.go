@@ -105,18 +105,12 @@ type forwardedTarget struct{ method, host, path string }
 // family and may forward the other from its client unchanged. So neither takes precedence:
 // if both are present they must agree, or the client could describe another request.
 func readForwardedTarget(h http.Header) (forwardedTarget, error) {
-	xForwarded, err := readXForwarded(h)
-	if err != nil {
-		return forwardedTarget{}, err
-	}
-	xOriginal, err := readXOriginal(h)
-	if err != nil {
-		return forwardedTarget{}, err
-	}
+	r := &headerReader{header: h}
+	xForwarded, xOriginal := r.xForwarded(), r.xOriginal()
 	// nginx has no X-Original header for the host, so either family may provide it.
-	host, err := agreed(plan.HeaderHost, xForwarded.host, xOriginal.host)
-	if err != nil {
-		return forwardedTarget{}, err
+	host := r.agreed(plan.HeaderHost, xForwarded.host, xOriginal.host)
+	if r.err != nil {
+		return forwardedTarget{}, r.err
 	}
 	xForwarded.host, xOriginal.host = host, host
 	// A family that sets nothing but the host is absent: use the other one.
@@ -127,99 +121,94 @@ func readForwardedTarget(h http.Header) (forwardedTarget, error) {
 		return xOriginal, nil
 	}
 	if xForwarded.method != xOriginal.method {
-		return forwardedTarget{}, errDiffers(plan.HeaderMethod)
+		r.fail(plan.HeaderMethod, differs)
 	}
 	if xForwarded.path != xOriginal.path {
-		return forwardedTarget{}, errDiffers(plan.HeaderURI)
+		r.fail(plan.HeaderURI, differs)
 	}
-	return xForwarded, nil
+	return xForwarded, r.err
 }
 
 func (t forwardedTarget) hasMethodOrPath() bool { return t.method != "" || t.path != "" }
 
-func readXForwarded(h http.Header) (t forwardedTarget, err error) {
-	if t.method, err = readWord(h, plan.HeaderMethod); err != nil {
-		return t, err
-	}
-	if t.host, err = readWord(h, plan.HeaderHost); err != nil {
-		return t, err
-	}
-	t.host = plan.NormalizeHost(t.host)
-	_, t.path, err = readURI(h, plan.HeaderURI)
-	return t, err
+// headerReader reads headers, whose names are canonical. An absent one is empty.
+type headerReader struct {
+	header http.Header
+	err    error // the first, a *limiter.FieldError
 }
 
-func readXOriginal(h http.Header) (t forwardedTarget, err error) {
-	if t.method, err = readWord(h, plan.HeaderOriginalMethod); err != nil {
-		return t, err
+func (r *headerReader) fail(name, problem string) {
+	if r.err == nil {
+		r.err = &limiter.FieldError{Field: name, Problem: problem}
 	}
-	_, path, err := readURI(h, plan.HeaderOriginalURI)
-	if err != nil {
-		return t, err
-	}
-	host, pathOfURL, err := readURI(h, plan.HeaderOriginalURL)
-	if err != nil {
-		return t, err
-	}
-	t.host = plan.NormalizeHost(host)
-	t.path, err = agreed(plan.HeaderOriginalURL, pathOfURL, path)
-	return t, err
 }
+
+func (r *headerReader) xForwarded() (t forwardedTarget) {
+	t.method, t.host = r.word(plan.HeaderMethod), plan.NormalizeHost(r.word(plan.HeaderHost))
+	_, t.path = r.uri(plan.HeaderURI)
+	return t
+}
+
+func (r *headerReader) xOriginal() (t forwardedTarget) {
+	t.method = r.word(plan.HeaderOriginalMethod)
+	_, path := r.uri(plan.HeaderOriginalURI)
+	host, pathOfURL := r.uri(plan.HeaderOriginalURL)
+	t.host, t.path = plan.NormalizeHost(host), r.agreed(plan.HeaderOriginalURL, pathOfURL, path)
+	return t
+}
+
+const differs = "differs from another header"
 
 // agreed returns the value that is not empty. Two different values are an error.
-func agreed(name, a, b string) (string, error) {
+func (r *headerReader) agreed(name, a, b string) string {
 	if a != "" && b != "" && a != b {
-		return "", errDiffers(name)
+		r.fail(name, differs)
 	}
-	return cmp.Or(a, b), nil
+	return cmp.Or(a, b)
 }
 
-func errDiffers(name string) error {
-	return &limiter.FieldError{Field: name, Problem: "differs from another header"}
-}
-
-// readValue returns the value of the header, empty if it is absent. A repeated header is an
-// error. name is canonical.
-func readValue(h http.Header, name string) (string, error) {
-	switch values := h[name]; len(values) {
+// value returns the value of the header. A repeated header is an error.
+func (r *headerReader) value(name string) string {
+	switch values := r.header[name]; len(values) {
 	case 0:
-		return "", nil
+		return ""
 	case 1:
-		return strings.TrimSpace(values[0]), nil
+		return strings.TrimSpace(values[0])
 	default:
-		return "", &limiter.FieldError{Field: name, Problem: "occurs twice"}
+		r.fail(name, "occurs twice")
+		return ""
 	}
 }
 
-// readWord is readValue for a header that cannot be a list.
-func readWord(h http.Header, name string) (string, error) {
-	value, err := readValue(h, name)
-	if err == nil && strings.ContainsAny(value, ", \t") {
-		err = &limiter.FieldError{Field: name, Problem: "must be one value"}
+// word is value for a header that cannot be a list.
+func (r *headerReader) word(name string) string {
+	value := r.value(name)
+	if strings.ContainsAny(value, ", \t") {
+		r.fail(name, "must be one value")
 	}
-	return value, err
+	return value
 }
 
-// readURI returns the host of the URI, if it has one, and its path with the query. "*" has
-// neither.
-func readURI(h http.Header, name string) (host, path string, err error) {
-	uri, err := readValue(h, name)
-	if err != nil || uri == "" || uri == "*" {
-		return "", "", err
+// uri returns the host of the URI, if it has one, and its path with the query. "*" has neither.
+func (r *headerReader) uri(name string) (host, path string) {
+	uri := r.value(name)
+	if uri == "" || uri == "*" {
+		return "", ""
 	}
 	if uri[0] == '/' {
-		return "", uri, nil
+		return "", uri
 	}
 	scheme, rest, absolute := strings.Cut(uri, "://")
 	if !absolute || strings.ContainsAny(scheme, "/?#") {
-		return "", "", &limiter.FieldError{Field: name, Problem: "must be a URI or start with a slash"}
+		r.fail(name, "must be a URI or start with a slash")
+		return "", ""
 	}
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		host, path = rest[:i], rest[i:]
 	} else {
 		host = rest
 	}
-	return host, "/" + strings.TrimPrefix(path, "/"), nil
+	return host, "/" + strings.TrimPrefix(path, "/")
 }
 
 // peerOf returns the address of the peer, or the zero address if it is unknown.
