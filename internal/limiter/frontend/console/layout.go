@@ -76,18 +76,12 @@ func (l *layout) write(m *markup) {
 func (l *layout) writeNavigation(m *markup) {
 	m.add(`<nav aria-label="Pages">
 <ul>`)
-	for _, entry := range [...]struct {
-		page  string
-		start literal
-		end   literal
-	}{
-		{"overview", `<a href="/console/"`, `>Overview</a>`},
-		{"policies", `<a href="/console/policies"`, `>Policies</a>`},
-		{"try", `<a href="/console/try"`, `>Try</a>`},
+	for _, entry := range [...]struct{ page, path, name literal }{
+		{"overview", "", "Overview"}, {"policies", "policies", "Policies"}, {"try", "try", "Try"},
 	} {
-		m.add("<li>" + entry.start)
-		m.addIf(l.Page == entry.page, ` aria-current="page"`)
-		m.add(entry.end + "</li>")
+		m.add(`<li><a href="/console/` + entry.path + `"`)
+		m.addIf(l.Page == string(entry.page), ` aria-current="page"`)
+		m.add(">" + entry.name + "</a></li>")
 	}
 	m.add(`</ul>
 </nav>`)
