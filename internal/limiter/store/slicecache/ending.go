@@ -94,15 +94,14 @@ func (f *inFlight) idle() <-chan struct{} {
 // sweep commits the slices that have ended, and forgets keys that have none.
 func (c *Cache) sweep() {
 	now := c.now()
-	c.keys.forEach(func(k *hotKey) (keep bool) {
+	c.keys.all(func(in *keyShard, k *hotKey) {
 		s := k.current.Load()
 		switch {
 		case s != nil && now >= s.ends:
 			c.endLater(k, s)
-		case s == nil && int64(now) >= k.pausedUntil.Load():
-			return !k.isIdle()
+		case s == nil && int64(now) >= k.pausedUntil.Load() && k.isIdle():
+			c.keys.remove(in, k)
 		}
-		return true
 	})
 }
 
@@ -142,28 +141,23 @@ func (c *Cache) drop(k *hotKey) {
 
 // Drop ends the slices of the key in all policies, after its state was changed by an operator.
 func (c *Cache) Drop(key store.Key) {
-	c.keys.forEachIn(c.keys.shard(key), func(k *hotKey) bool {
+	c.keys.shard(key).all(func(_ *keyShard, k *hotKey) {
 		if k.id.key == key {
 			c.drop(k)
 		}
-		return true
 	})
 }
 
 // DropAll ends all slices.
 func (c *Cache) DropAll() {
-	c.keys.forEach(func(k *hotKey) bool {
-		c.drop(k)
-		return true
-	})
+	c.keys.all(func(_ *keyShard, k *hotKey) { c.drop(k) })
 }
 
 // Retain ends the slices of all policies but the current ones: an edit begins with what the slices have not spent.
 func (c *Cache) Retain(isCurrent func(*store.Policy) bool) {
-	c.keys.forEach(func(k *hotKey) bool {
+	c.keys.all(func(_ *keyShard, k *hotKey) {
 		if s := k.current.Load(); s != nil && !isCurrent(s.policy) {
 			c.endLater(k, s)
 		}
-		return true
 	})
 }

@@ -107,34 +107,29 @@ func (ks *keys) remove(s *keyShard, k *hotKey) {
 	ks.number.Add(-1)
 }
 
-// forEach visits all keys, and forgets those for which keep returns false. They must not take slices any more.
-func (ks *keys) forEach(visit func(*hotKey) (keep bool)) {
-	if ks.number.Load() == 0 {
-		return
-	}
+// all visits all keys, each while its shard is locked.
+func (ks *keys) all(visit func(*keyShard, *hotKey)) {
 	for i := range ks.shards {
-		ks.forEachIn(&ks.shards[i], visit)
+		if ks.number.Load() > 0 {
+			ks.shards[i].all(visit)
+		}
 	}
 }
 
-// forEachIn is forEach for one shard.
-func (ks *keys) forEachIn(s *keyShard, visit func(*hotKey) (keep bool)) {
+func (s *keyShard) all(visit func(*keyShard, *hotKey)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.keys {
-		if !visit(k) {
-			ks.remove(s, k)
-		}
+		visit(s, k)
 	}
 }
 
 // count returns the number of keys with a slice.
 func (ks *keys) count() (n int) {
-	ks.forEach(func(k *hotKey) bool {
+	ks.all(func(_ *keyShard, k *hotKey) {
 		if k.current.Load() != nil {
 			n++
 		}
-		return true
 	})
 	return n
 }
