@@ -54,23 +54,20 @@ func (p *Plan) validateKey(fail func(string, ...any)) {
 		if part.IPv6PrefixLength < 0 || part.IPv6PrefixLength > 128 {
 			fail("%s.ipv6PrefixLength %d is not in 0..128", at, part.IPv6PrefixLength)
 		}
-		if (part.Type == KeyDescriptor) != (part.Descriptor != "") || longerThan(part.Descriptor, MaxText) {
-			fail("%s.descriptor must have 1 to %d characters if type is Descriptor, and must be empty otherwise", at, MaxText)
-		}
-		if (part.Type == KeyExpression) != (part.Expression != "") || longerThan(part.Expression, MaxExpression) {
-			fail("%s.expression must have 1 to %d characters if type is Expression, and must be empty otherwise", at, MaxExpression)
-		}
 	}
 }
 
-// validateName validates the name of a cookie, parameter or claim.
+// validateName validates what the type of the part needs, and no other one has.
 func (p *KeyPart) validateName(fail func(string, ...any), at string) {
-	if (p.Type == KeyCookie) != (p.Cookie != "") || longerThan(p.Cookie, MaxText) {
-		fail("%s.cookie must have 1 to %d characters if type is Cookie, and must be empty otherwise", at, MaxText)
+	requireFor := func(needed KeyPartType, field, value string, most int) {
+		if (p.Type == needed) != (value != "") || longerThan(value, most) {
+			fail("%s.%s must have 1 to %d characters if type is %s, and must be empty otherwise", at, field, most, needed)
+		}
 	}
-	if (p.Type == KeyQueryParameter) != (p.QueryParameter != "") || longerThan(p.QueryParameter, MaxText) {
-		fail("%s.queryParameter must have 1 to %d characters if type is QueryParameter, and must be empty otherwise", at, MaxText)
-	}
+	requireFor(KeyCookie, "cookie", p.Cookie, MaxText)
+	requireFor(KeyQueryParameter, "queryParameter", p.QueryParameter, MaxText)
+	requireFor(KeyDescriptor, "descriptor", p.Descriptor, MaxText)
+	requireFor(KeyExpression, "expression", p.Expression, MaxExpression)
 	if (p.Type == KeyClaim) != (p.Claim != nil) {
 		fail("%s.claim must be set if type is Claim, and only then", at)
 	}
