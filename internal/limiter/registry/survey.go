@@ -4,6 +4,7 @@
 package registry
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -65,12 +66,7 @@ func (f *found) isOld() bool {
 	return f == nil || time.Since(f.at) > 2*period+time.Duration(f.processes)*agePerProcess
 }
 
-func (f *found) list() []Replica {
-	if f == nil {
-		return nil
-	}
-	return f.replicas
-}
+func (f *found) list() []Replica { return cmp.Or(f, &found{}).replicas }
 
 // number returns the number of replicas among that number of live processes: those that were found, and the processes that have
 // come or gone since. Without a survey all processes count.
