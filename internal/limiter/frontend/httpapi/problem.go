@@ -58,17 +58,11 @@ func notReady() answer.Problem {
 	return answer.Problem{Code: codeNotReady, Detail: limiter.ErrNotReady.Error(), RetryAfter: 1}
 }
 
-// setRetryAfter sets Retry-After unless seconds is 0, which means that waiting does not
-// help.
-func setRetryAfter(w http.ResponseWriter, seconds int64) {
-	if seconds > 0 {
-		w.Header().Set(answer.HeaderRetryAfter, strconv.FormatInt(seconds, 10))
-	}
-}
-
 // writeProblem sends the problem.
 func writeProblem(w http.ResponseWriter, status int, p answer.Problem) {
-	setRetryAfter(w, p.RetryAfter)
+	if p.RetryAfter > 0 { // else waiting does not help
+		w.Header().Set(answer.HeaderRetryAfter, strconv.FormatInt(p.RetryAfter, 10))
+	}
 	writeJSON(w, status, answer.TypeProblem, p.WithStatus(status))
 }
 
