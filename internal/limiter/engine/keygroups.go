@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math/bits"
 	"slices"
@@ -177,9 +178,7 @@ func (k *keyGroups) named(hashed store.Key) (key string, found bool) {
 
 // with returns the key groups with these records in place of all.
 func (k *keyGroups) with(records []*plan.KeyGroup) *keyGroups {
-	if k == nil {
-		k = &keyGroups{}
-	}
+	k = cmp.Or(k, &keyGroups{})
 	left := make(map[string]*plan.KeyGroup, len(records)) // by name
 	for _, r := range records {
 		left[r.Name] = r

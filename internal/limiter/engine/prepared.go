@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -47,9 +48,7 @@ type snapshotUpdate struct {
 // their prepared policy, and Namespaces with unchanged key groups their keys. previous may be nil. The cost is
 // proportional to the number of changes.
 func (m *preparer) next(snapshot *index.Snapshot, previous *preparedSnapshot) (next *preparedSnapshot, removed []*policy) {
-	if previous == nil {
-		previous = &preparedSnapshot{}
-	}
+	previous = cmp.Or(previous, &preparedSnapshot{})
 	u := snapshotUpdate{preparer: m, changed: map[string]*policy{}, preparedSnapshot: &preparedSnapshot{
 		snapshot: snapshot, policies: previous.policies, groups: previous.groups, exceptions: previous.exceptions,
 	}}

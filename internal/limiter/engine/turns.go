@@ -40,12 +40,7 @@ func (ev *evaluation) addInTurn(matched []matchedPolicy) {
 }
 
 func (ev *evaluation) hasCharged(p *policy) bool {
-	for i := range ev.charged {
-		if ev.charged[i].policy == p {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ev.charged, func(cp chargedPolicy) bool { return cp.policy == p })
 }
 
 // restoreOrder puts the policies in the order of the chain, which is the one of their IDs.

@@ -3,15 +3,16 @@
 
 package plan
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // CandidateLimits returns all limits of the plan, with the numbers of the override unless it is nil,
 // and with the numbers of the candidates. replaced are the indexes of the limits that have a candidate. A
 // limit that the override changes has none: the candidate replaces the numbers of the policy.
 func (p *Plan) CandidateLimits(o *Override) (limits []Limit, replaced []int) {
-	if o == nil {
-		o = &Override{}
-	}
+	o = cmp.Or(o, &Override{})
 	limits = p.LimitsOf(o)
 	for i := range p.Candidates {
 		candidate := &p.Candidates[i]

@@ -4,6 +4,7 @@
 package redisclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"regexp"
@@ -49,10 +50,7 @@ func ReplyText(text string) string {
 	if strings.Contains(text, "user_script") {
 		return "ERR the script failed"
 	}
-	if code == "" {
-		code = "ERR"
-	}
-	return code + " the server rejected the command"
+	return cmp.Or(code, "ERR") + " the server rejected the command"
 }
 
 var replyCode = regexp.MustCompile(`^[A-Z]+\b`)

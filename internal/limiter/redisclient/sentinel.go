@@ -4,6 +4,7 @@
 package redisclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -61,10 +62,7 @@ func parseSentinel(parsed *url.URL) (options *redis.Options, master string, addr
 	if parsed.Hostname() == "" {
 		return nil, "", nil, errors.New("want the address of a sentinel")
 	}
-	port := parsed.Port()
-	if port == "" {
-		port = sentinelPort
-	}
+	port := cmp.Or(parsed.Port(), sentinelPort)
 	query := parsed.Query()
 	addrs = append([]string{net.JoinHostPort(parsed.Hostname(), port)}, query["addr"]...)
 	if err := checkAddresses(query["addr"]); err != nil {

@@ -22,9 +22,6 @@ type repairs struct {
 }
 
 func newRepairs(logger *slog.Logger) *repairs {
-	if logger == nil {
-		logger = slog.Default()
-	}
 	return &repairs{
 		total: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_repaired_counters_total",

@@ -58,7 +58,8 @@ type Store struct {
 // NewStore returns a Store.
 func NewStore(o Options) *Store {
 	s := &Store{
-		client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, sends: cmp.Or(o.MaxSends, DefaultMaxSends), now: o.Now, metrics: newMetrics(), repairs: newRepairs(o.Logger),
+		client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, sends: cmp.Or(o.MaxSends, DefaultMaxSends), now: o.Now,
+		metrics: newMetrics(), repairs: newRepairs(cmp.Or(o.Logger, slog.Default())),
 		atomicLimits: maxAtomicLimits, groupLimits: maxGroupLimits,
 	}
 	if s.now == nil {

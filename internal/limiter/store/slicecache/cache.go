@@ -4,6 +4,7 @@
 package slicecache
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"sync/atomic"
@@ -70,14 +71,9 @@ func New(o Options) *Cache {
 	if c.now == nil {
 		c.now = sinceStart
 	}
-	if o.Keys == 0 {
-		o.Keys = DefaultKeys
-	}
-	if o.Exchanges == 0 {
-		o.Exchanges = DefaultExchanges
-	}
-	c.keys.init(o.Keys)
-	c.exchanges = rate.NewLimiter(rate.Limit(o.Exchanges), o.Exchanges)
+	exchanges := cmp.Or(o.Exchanges, DefaultExchanges)
+	c.keys.init(cmp.Or(o.Keys, DefaultKeys))
+	c.exchanges = rate.NewLimiter(rate.Limit(exchanges), exchanges)
 	c.metrics = newMetrics(c, o.Registerer)
 	return c
 }

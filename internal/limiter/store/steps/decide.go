@@ -4,6 +4,7 @@
 package steps
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/store"
@@ -106,9 +107,7 @@ func (e *Entry) startBlock(r *store.EntryReply, mayStart func(r *store.EntryRepl
 	for i := range r.Limits {
 		if mayStart(r, i) {
 			longest = max(longest, e.limit(i).BlockLength(e.earlierBlocks(i)))
-			if by == "" {
-				by = e.limit(i).Name
-			}
+			by = cmp.Or(by, e.limit(i).Name)
 		}
 	}
 	if longest == 0 {
