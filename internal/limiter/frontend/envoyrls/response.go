@@ -185,7 +185,7 @@ func openMessage(b []byte, number protowire.Number) ([]byte, int) {
 func closeMessage(b []byte, start int) []byte {
 	length := len(b) - start
 	if length < oneByte {
-		b[start-1] = byte(length)
+		b[start-1] = byte(length) //nolint:gosec // less than oneByte
 		return b
 	}
 	prefix := protowire.AppendVarint(nil, uint64(length))
@@ -194,7 +194,7 @@ func closeMessage(b []byte, start int) []byte {
 
 // appendTag appends the tag of a field with a number up to 15, as all of these have: one byte.
 func appendTag(b []byte, number protowire.Number, kind protowire.Type) []byte {
-	return append(b, byte(protowire.EncodeTag(number, kind)))
+	return append(b, byte(protowire.EncodeTag(number, kind))) //nolint:gosec // see above
 }
 
 // oneByte is the smallest number whose encoding needs more than one byte.

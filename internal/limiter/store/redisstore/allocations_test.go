@@ -23,7 +23,7 @@ func TestCallsAllocateLittle(t *testing.T) {
 	policy := store.NewPolicy("test/p", false, false, []store.Limit{storetest.SlowLimit(store.FixedWindow, 30), storetest.SlowLimit(store.Suppressed, 30)})
 	var batch []*pending
 	for i := range calls {
-		batch = append(batch, pendingOf(&store.Call{
+		batch = append(batch, pendingOf(t, &store.Call{
 			Draw: 4_000_000_000, Entries: []store.Entry{{Policy: policy, Key: store.Key(fmt.Sprintf("user-%d", i)), Cost: 1_000_000}},
 		}))
 	}

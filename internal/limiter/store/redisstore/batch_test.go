@@ -65,7 +65,7 @@ func compareBatch(t *testing.T, name string, w *storetest.Workload, model *store
 			}
 			call = &store.Call{Entries: entries, Denied: earlier.Denied, Draw: call.Draw}
 		}
-		p := pendingOf(call)
+		p := pendingOf(t, call)
 		batch = append(batch, p)
 		want[p] = model.MustEvaluate(t, call)
 	}
@@ -80,8 +80,9 @@ func compareBatch(t *testing.T, name string, w *storetest.Workload, model *store
 }
 
 // pendingOf returns the call as pending, without a deadline.
-func pendingOf(call *store.Call) *pending {
-	return newPending(context.Background(), call, mode{}, time.Time{})
+func pendingOf(tb testing.TB, call *store.Call) *pending {
+	tb.Helper()
+	return newPending(tb.Context(), call, mode{}, time.Time{})
 }
 
 func describeBatch(batch []*pending) string {
@@ -214,13 +215,13 @@ func TestBatchesBoundTheirKeys(t *testing.T) {
 	policy := store.NewPolicy("test/p", false, false, limits)
 	var queue []*pending
 	for range 40 {
-		queue = append(queue, pendingOf(storetest.SpendOne(policy, "a")))
+		queue = append(queue, pendingOf(t, storetest.SpendOne(policy, "a")))
 	}
 	batch, rest := nextBatch(queue)
 	g.Expect(batch).To(HaveLen(maxBatchKeys / 17))
 	g.Expect(rest).To(HaveLen(40 - maxBatchKeys/17))
 	large := &store.Call{Entries: slices.Repeat(storetest.SpendOne(policy, "a").Entries, 20)}
-	batch, rest = nextBatch([]*pending{pendingOf(large), pendingOf(large)})
+	batch, rest = nextBatch([]*pending{pendingOf(t, large), pendingOf(t, large)})
 	g.Expect(batch).To(HaveLen(1), "a large call goes alone")
 	g.Expect(rest).To(HaveLen(1))
 }
@@ -238,7 +239,7 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 			g.Expect(client.RPush(t.Context(), broken, "not", "a", "log").Err()).To(Succeed())
 			var batch []*pending
 			for _, key := range []store.Key{"a", "broken", "a", "b", "broken"} {
-				batch = append(batch, pendingOf(storetest.SpendOne(policy, key)))
+				batch = append(batch, pendingOf(t, storetest.SpendOne(policy, key)))
 			}
 			outcomes := backend.send(t.Context(), batch)
 			for i, used := range map[int]int64{0: 1, 2: 2, 3: 1} {
@@ -262,7 +263,7 @@ func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 	g.Expect(client.RPush(t.Context(), backend.key("broken", preparedOf(policy).keys[1]), "not", "a", "log").Err()).To(Succeed())
 	var batch []*pending
 	for _, key := range []store.Key{"a", "broken", "b", "broken", "a", "broken"} {
-		batch = append(batch, pendingOf(storetest.SpendOne(policy, key)))
+		batch = append(batch, pendingOf(t, storetest.SpendOne(policy, key)))
 	}
 	gather(batch)
 	used := map[store.Key][]int64{}

@@ -62,7 +62,7 @@ func benchmarkBatch(b *testing.B, backend *Store, client *redis.Client, policy *
 		for i := range batch {
 			key := store.Key(fmt.Sprintf("user-%d", next%keys))
 			next++
-			batch[i] = pendingOf(&store.Call{Entries: []store.Entry{{Policy: policy, Key: key, Cost: 1}}})
+			batch[i] = pendingOf(b, &store.Call{Entries: []store.Entry{{Policy: policy, Key: key, Cost: 1}}})
 		}
 		if outcomes := backend.send(b.Context(), batch); outcomes[0].err != nil {
 			b.Fatal(outcomes[0].err)

@@ -42,7 +42,7 @@ func TestBusyLogsAgreeWithModel(t *testing.T) {
 				var batch []*pending
 				for range 1 + r.IntN(3) {
 					entry := store.Entry{Policy: policy, Key: store.Key([]string{"a", "a", "b"}[r.IntN(3)]), Cost: 1 + r.Int64N(4)}
-					batch = append(batch, pendingOf(&store.Call{Entries: []store.Entry{entry}}))
+					batch = append(batch, pendingOf(t, &store.Call{Entries: []store.Entry{entry}}))
 				}
 				gather(batch)
 				for i, o := range backend.send(t.Context(), batch) {
@@ -65,7 +65,7 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 	policy := store.NewPolicy("test/p", false, false, []store.Limit{limit})
 	var batch []*pending
 	for _, cost := range []int64{3, 4, 1} {
-		batch = append(batch, pendingOf(&store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: cost}}}))
+		batch = append(batch, pendingOf(t, &store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: cost}}}))
 	}
 	var verdicts []store.Verdict
 	for i, o := range backend.send(t.Context(), batch) {
@@ -86,7 +86,7 @@ func TestPlainChecksTakeTheFastPath(t *testing.T) {
 			for i, policy := range []*store.Policy{plain, plain, reserving, reserving} {
 				batch := make([]*pending, 3)
 				for n := range batch {
-					batch[n] = pendingOf(storetest.SpendOne(policy, store.Key([]string{"a", "b", "c"}[n])))
+					batch[n] = pendingOf(t, storetest.SpendOne(policy, store.Key([]string{"a", "b", "c"}[n])))
 				}
 				for _, o := range backend.send(t.Context(), batch) {
 					g := NewWithT(t)
@@ -110,7 +110,7 @@ func TestChecksBesideHoldsTakeTheFastPath(t *testing.T) {
 			hold := check.Clone()
 			hold.Entries[0].Action, hold.Entries[0].ID, hold.Entries[0].TTL = store.Reserve, "one", time.Hour
 			short := func(call *store.Call) bool {
-				batch := []*pending{pendingOf(call)}
+				batch := []*pending{pendingOf(t, call)}
 				o := backend.send(t.Context(), batch)[0]
 				g.Expect(o.err).NotTo(HaveOccurred())
 				return o.values[0].(int64)&reportShort != 0 //nolint:forcetypeassert // a verdict

@@ -75,7 +75,7 @@ func (h *holdBench) send(b *testing.B, policy *store.Policy, action store.Action
 	for i := range batch {
 		key, id := store.Key(fmt.Sprintf("user-%d", (h.next+i)%keys)), fmt.Sprintf("%032x", h.next+i)
 		entry := store.Entry{Policy: policy, Key: key, Cost: 1, Action: action, ID: id, TTL: 10 * time.Minute}
-		batch[i] = pendingOf(&store.Call{Entries: []store.Entry{entry}})
+		batch[i] = pendingOf(b, &store.Call{Entries: []store.Entry{entry}})
 	}
 	for _, o := range h.store.send(b.Context(), batch) {
 		if o.err != nil {

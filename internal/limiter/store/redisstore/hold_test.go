@@ -55,7 +55,7 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 	backend := newStore(client)
 	policy := storetest.ReservingPolicy("p", storetest.SlowLimit(store.TokenBucket, 30))
 	reserve := func(key store.Key, id string, ttl time.Duration) *pending {
-		return pendingOf(&store.Call{Entries: []store.Entry{{Policy: policy, Key: key, Cost: 1, Action: store.Reserve, ID: id, TTL: ttl}}})
+		return pendingOf(t, &store.Call{Entries: []store.Entry{{Policy: policy, Key: key, Cost: 1, Action: store.Reserve, ID: id, TTL: ttl}}})
 	}
 	send := func(batch ...*pending) {
 		for i, o := range backend.send(t.Context(), batch) {

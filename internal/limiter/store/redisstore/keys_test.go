@@ -56,7 +56,7 @@ func TestStateKeys(t *testing.T) {
 		{Name: "spaced", Algorithm: store.GCRA, Quota: 9, Threshold: 9, Window: time.Minute},
 		{Name: "shed", Algorithm: store.Suppressed, Quota: 9, Threshold: 9, Window: time.Minute, Bucket: time.Second},
 	})
-	names := backend.keyNames(pendingOf(&store.Call{Entries: []store.Entry{{Policy: p, Key: store.EncodeKey("alice"), Cost: 1}}}))
+	names := backend.keyNames(pendingOf(t, &store.Call{Entries: []store.Entry{{Policy: p, Key: store.EncodeKey("alice"), Cost: 1}}}))
 	g.Expect(names).To(Equal([]string{
 		"weir:1:c:{alice}:shop/login:block",
 		"weir:1:c:{alice}:shop/login:sl",

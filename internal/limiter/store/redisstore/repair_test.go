@@ -151,7 +151,7 @@ func TestNumbersOfOtherFormsAreRepaired(t *testing.T) {
 					g.Expect(client.Set(t.Context(), key, text, time.Second).Err()).To(Succeed())
 					batch := make([]*pending, calls)
 					for i := range batch {
-						batch[i] = pendingOf(&store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: 1}}})
+						batch[i] = pendingOf(t, &store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: 1}}})
 					}
 					repaired := 0
 					for i, o := range backend.send(t.Context(), batch) {
@@ -178,7 +178,7 @@ func TestKeysOfAnotherTypeAreRepairedOnceForEqualCalls(t *testing.T) {
 	g.Expect(client.RPush(t.Context(), key, "x").Err()).To(Succeed())
 	batch := make([]*pending, 3)
 	for i := range batch {
-		batch[i] = pendingOf(&store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: 1}}})
+		batch[i] = pendingOf(t, &store.Call{Entries: []store.Entry{{Policy: policy, Key: "a", Cost: 1}}})
 	}
 	var repaired [][]int
 	for i, o := range backend.send(t.Context(), batch) {
