@@ -82,7 +82,8 @@ func (l *loaded) compare(now *header, accepts func(owner string) bool) followSta
 // decoded; the last good version of that plan stays, see plan.StaysFor. Unchanged plans keep their pointer. It costs the same for any number
 // of unread plans.
 func (l *loaded) next(now *header, encoded map[string]string, all bool) (*loaded, []error) {
-	next := *cmp.Or(l, &loaded{})
+	l = cmp.Or(l, &loaded{})
+	next := *l
 	next.version = now.version
 	records := map[string]plan.Record{}
 	if all {
