@@ -25,6 +25,9 @@ const (
 // replicated are the arguments of a master that rejects writes soon after it lost its replica.
 var replicated = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", fmt.Sprint(maxLag.Seconds())}
 
+// sendTime is how long a call is sent again while the keys of its slot move, see docs/topologies.md.
+const sendTime = 30 * time.Millisecond
+
 // failoverFaults are the faults of Redis with replicas.
 var failoverFaults = []fault{
 	{name: "Sentinel: the master is killed, a replica promoted", degrades: true, incidents: 1, setup: killedMaster},
@@ -40,10 +43,11 @@ var failoverFaults = []fault{
 		for i := range keys {
 			slots[c.Slot(fmt.Sprintf("key-%d", i))] = true
 		}
-		return &system{redisURL: c.URL, begin: func() {
+		var divided time.Duration // the longest
+		return &system{redisURL: c.URL, wasSlow: func() bool { return divided > sendTime/2 }, begin: func() {
 			for slot := range slots {
 				for _, to := range []int{1, 2, 0} {
-					c.Migrate(slot, c.Nodes[to])
+					divided = max(divided, c.Migrate(slot, c.Nodes[to]))
 				}
 			}
 		}}

@@ -41,6 +41,9 @@ type system struct {
 	end     func() // ends it; may be nil
 	// lost returns what a failover lost of the counters; nil if an incident may lose all of them.
 	lost func(records []record) units
+	// wasSlow reports whether the fault took longer than decisions wait, because the machine was busy; nil if that
+	// makes no difference.
+	wasSlow func() bool
 
 	processes []*weir // set when they run
 	load      *load   // likewise; nil in the soak
@@ -220,7 +223,7 @@ func (f *fault) judge(t *testing.T, records []record, began, ended time.Time, s 
 	meanwhile := filter(records, func(c *record) bool { return c.start.After(began.Add(time.Second)) && c.end.Before(ended) })
 	r.meanwhile, r.during = len(meanwhile), percentile(meanwhile, 0.99)
 	switch {
-	case f.mayDegrade:
+	case f.mayDegrade, s.wasSlow != nil && s.wasSlow():
 	case !f.degrades:
 		g.Expect(r.degraded).To(BeZero(), "degraded answers")
 	default:

@@ -3,7 +3,10 @@
 
 package testenv
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // migrateBatch is the number of keys that are moved at once.
 const migrateBatch = 100
@@ -41,10 +44,11 @@ func (m *Migration) Move(keys ...string) {
 }
 
 // Finish moves all remaining keys, makes the target the owner and waits until all nodes
-// agree.
-func (m *Migration) Finish() {
+// agree. It returns how long the source may have had only some of the keys.
+func (m *Migration) Finish() (divided time.Duration) {
 	c := m.cluster
 	c.tb.Helper()
+	began := time.Now()
 	for {
 		keys := m.keys()
 		if len(keys) == 0 {
@@ -52,6 +56,7 @@ func (m *Migration) Finish() {
 		}
 		m.Move(keys...)
 	}
+	divided = time.Since(began)
 	// The new owner first, so that the slot always has one.
 	c.must(m.To, "CLUSTER", "SETSLOT", m.Slot, "NODE", c.id(m.To))
 	c.must(m.From, "CLUSTER", "SETSLOT", m.Slot, "NODE", c.id(m.To))
@@ -67,6 +72,7 @@ func (m *Migration) Finish() {
 		}
 		return nil
 	})
+	return divided
 }
 
 // keys returns some of the remaining keys.
@@ -80,8 +86,8 @@ func (m *Migration) keys() []string {
 	return keys
 }
 
-// Migrate moves a slot to a node while the cluster serves.
-func (c *RedisCluster) Migrate(slot int, to *Redis) {
+// Migrate moves a slot to a node while the cluster serves. It returns what Finish does.
+func (c *RedisCluster) Migrate(slot int, to *Redis) (divided time.Duration) {
 	c.tb.Helper()
-	c.StartMigration(slot, to).Finish()
+	return c.StartMigration(slot, to).Finish()
 }
