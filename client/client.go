@@ -62,10 +62,9 @@ func New(o Options) (*Client, error) {
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
 		return nil, fmt.Errorf("weir: URL %q: must be the base URL of the HTTP API, such as http://weir.weir-system.svc:8080", o.URL)
 	}
-	if !o.FailMode.Valid() {
-		return nil, errors.New("weir: FailMode: choose Open or Closed")
-	}
 	switch {
+	case !o.FailMode.Valid():
+		return nil, errors.New("weir: FailMode: choose Open or Closed")
 	case o.Timeout < 0:
 		return nil, fmt.Errorf("weir: Timeout %v: must not be negative", o.Timeout)
 	case o.ResendFor < 0:

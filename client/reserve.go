@@ -4,7 +4,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -170,7 +169,9 @@ type Charge struct {
 // Charge sends the charge again, like a Commit, until Weir answers. charged is false if its ID was
 // charged before, possibly by an earlier sending of this call, whose answer was lost.
 func (c *Client) Charge(ctx context.Context, charge Charge) (charged bool, err error) {
-	charge.ID = cmp.Or(charge.ID, rand.Text())
+	if charge.ID == "" {
+		charge.ID = rand.Text()
+	}
 	var answer struct{ Charged bool }
 	err = c.resend(ctx, "/v1/charge", charge, &answer)
 	return answer.Charged, err

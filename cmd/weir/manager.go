@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,7 +109,9 @@ func (f *managerFlags) run(ctx context.Context) error {
 		}
 	}
 	f.Lease.Identity = f.Replica
-	f.Lease.Namespace = cmp.Or(f.Lease.Namespace, ownNamespace())
+	if f.Lease.Namespace == "" {
+		f.Lease.Namespace = ownNamespace()
+	}
 	f.Options.Options, f.RedisURL, f.RedisFiles = f.options, f.redisURL, f.redisFiles
 	f.Webhook = f.webhook.options(f.Lease.Namespace, f.DrainDelay)
 	// Decisions alone work without an API server; the calls on state are then disabled.

@@ -4,7 +4,6 @@
 package convert
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -76,10 +75,8 @@ func (o *trafficObjects) rulesFor(r *route, rule int, a attachment) ruleSet {
 	if r.Spec.Rules[rule].redirects() {
 		return ruleSet{}
 	}
-	parent := cmp.Or(
-		o.policyFor(plan.TargetGateway, a.namespace, a.gateway, a.listener), o.policyFor(plan.TargetGateway, a.namespace, a.gateway, ""))
-	own := cmp.Or(
-		o.policyFor(r.Kind, r.Namespace, r.Name, r.Spec.Rules[rule].Name), o.policyFor(r.Kind, r.Namespace, r.Name, ""))
+	parent := o.policyInForce(plan.TargetGateway, a.namespace, a.gateway, a.listener)
+	own := o.policyInForce(r.Kind, r.Namespace, r.Name, r.Spec.Rules[rule].Name)
 	switch {
 	case own == nil && parent == nil:
 		return ruleSet{}
@@ -94,6 +91,14 @@ func (o *trafficObjects) rulesFor(r *route, rule int, a attachment) ruleSet {
 // redirects reports whether the rule answers with a redirect.
 func (r *routeRule) redirects() bool {
 	return slices.ContainsFunc(r.Filters, func(f routeFilter) bool { return f.Type == "RequestRedirect" })
+}
+
+// policyInForce returns the policy for the section: its own or, without one, that of the whole object.
+func (o *trafficObjects) policyInForce(kind, namespace, name, section string) *trafficPolicy {
+	if own := o.policyFor(kind, namespace, name, section); own != nil {
+		return own
+	}
+	return o.policyFor(kind, namespace, name, "")
 }
 
 // policyFor returns the policy of the target, the first of several, nil for none.

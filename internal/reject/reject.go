@@ -17,8 +17,8 @@ func If(invalid bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// Wrap returns the error with what is invalid in front, such as the names of flags; nil for nil.
-func Wrap(what string, err error) error { return If(err != nil, "%s: %w", what, err) }
+// Wrap puts the name of a flag or an object in front of the error. It returns nil for nil.
+func Wrap(name string, err error) error { return If(err != nil, "%s: %w", name, err) }
 
 // Name returns an error with the problems of a name, which functions such as validation.IsDNS1123Label find, nil for none.
 func Name(flag, name string, problems []string) error {

@@ -40,7 +40,12 @@ func (ev *evaluation) addInTurn(matched []matchedPolicy) {
 }
 
 func (ev *evaluation) hasCharged(p *policy) bool {
-	return slices.ContainsFunc(ev.charged, func(cp chargedPolicy) bool { return cp.policy == p })
+	for i := range ev.charged {
+		if ev.charged[i].policy == p {
+			return true
+		}
+	}
+	return false
 }
 
 // restoreOrder puts the policies in the order of the chain, which is the one of their IDs.

@@ -124,12 +124,8 @@ func (b *DenialBody) Problem() string {
 // isJSON reports whether the body is JSON whatever is in place of the placeholders. An x continues no number,
 // no literal and no escape.
 func (b *DenialBody) isJSON() bool {
-	for _, retryAfter := range []int64{0, 1, 98765} {
-		if !json.Valid(b.Append(nil, retryAfter, "x/x", "x")) {
-			return false
-		}
-	}
-	return true
+	isBroken := func(retryAfter int64) bool { return !json.Valid(b.Append(nil, retryAfter, "x/x", "x")) }
+	return !slices.ContainsFunc([]int64{0, 1, 98765}, isBroken)
 }
 
 // firstLine returns at most the first 30 characters of the first line.

@@ -37,7 +37,7 @@ type request struct {
 	allHits []limiter.Hits           // memory of check.Hits
 	limits  []limiter.RequestedLimit // memory of the limits in allHits
 
-	decision *limiter.DecisionMemory // the memory of check.Memory
+	decision *limiter.DecisionMemory // memory of the decision
 }
 
 // descriptor is a RateLimitDescriptor without its entries.

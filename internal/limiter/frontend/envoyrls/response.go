@@ -200,7 +200,7 @@ func appendTag(b []byte, number protowire.Number, kind protowire.Type) []byte {
 // oneByte is the smallest number whose encoding needs more than one byte.
 const oneByte = 0x80
 
-// appendVarint appends an integer. The compiler inlines it for tags, lengths and small numbers.
+// appendVarint appends an integer. The compiler inlines it for short lengths and small numbers.
 func appendVarint(b []byte, value uint64) []byte {
 	if value < oneByte {
 		return append(b, byte(value))

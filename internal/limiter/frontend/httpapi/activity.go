@@ -4,13 +4,11 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/frontend/httptypes"
-	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 func sumsOf(r *limiter.Rates) httptypes.DecisionSums {
@@ -36,7 +34,10 @@ func (h *Handler) top(ctx context.Context, q listQuery, rights *listRights) (any
 	out, snapshot := &httptypes.TopList{Policies: []httptypes.TopPolicy{}}, h.Engine.Snapshot()
 	activity, err := h.visible(ctx, q.Scope, rights, &out.Reports, func(p *limiter.PolicyActivity, reveal bool) {
 		of := snapshot.Lookup(p.Policy)
-		policy := httptypes.TopPolicy{Policy: p.Policy, Mode: cmp.Or(of, &plan.Plan{}).Mode, Keys: []httptypes.TopKey{}, Unlisted: p.Unlisted, Seconds: p.Seconds}
+		policy := httptypes.TopPolicy{Policy: p.Policy, Keys: []httptypes.TopKey{}, Unlisted: p.Unlisted, Seconds: p.Seconds}
+		if of != nil {
+			policy.Mode = of.Mode
+		}
 		if p.Rates != nil {
 			policy.Decisions = new(sumsOf(p.Rates))
 		}
