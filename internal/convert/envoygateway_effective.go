@@ -93,7 +93,7 @@ func (r *routeRule) redirects() bool {
 	return slices.ContainsFunc(r.Filters, func(f routeFilter) bool { return f.Type == "RequestRedirect" })
 }
 
-// policyInForce returns the policy for the section: its own or, without one, that of the whole object.
+// policyInForce returns the policy for the section: its own or, without one, the policy for the whole object.
 func (o *trafficObjects) policyInForce(kind, namespace, name, section string) *trafficPolicy {
 	if own := o.policyFor(kind, namespace, name, section); own != nil {
 		return own

@@ -203,9 +203,7 @@ func (x *exceptions) list(ctx context.Context, policy string) (offline.Answer, e
 
 // exceptionsAnswer returns the answer with the exceptions; none is the text for an empty list.
 func exceptionsAnswer(all []v1alpha1.RateLimitException, none string, text func(io.Writer) error) (offline.Answer, error) {
-	if all == nil {
-		all = []v1alpha1.RateLimitException{}
-	}
+	all = append([]v1alpha1.RateLimitException{}, all...) // an empty list, not null
 	for i := range all {
 		all[i].ManagedFields = nil
 	}
