@@ -30,7 +30,7 @@
 local key_at, arg_at = 0, 1
 local decide_run -- of the general path, which most scripts do not need
 for _ = 1, ARGV[1] do
-  local is_fast = band(ARGV[arg_at + AT_RUN_FLAGS], RUN_FAST) ~= 0
+  local is_fast = ARGV[arg_at + AT_RUN_FLAGS] % (2 * RUN_FAST) >= RUN_FAST -- see fast_prepare
   local next_key, next_arg, undecided
   if is_fast then next_key, next_arg, undecided = fast_run(key_at, arg_at) end
   if undecided or not is_fast then

@@ -9,7 +9,7 @@ local replies, replied = {}, 0
 
 -- The number of a cost. Caches it, since most calls of a run have the same.
 local function fast_cost(run, text)
-  if text ~= run.cost_text then run.cost_text, run.cost = text, tonumber(text) end
+  if text ~= run.cost_text then run.cost_text, run.cost = text, text + 0 end
   return run.cost
 end
 
@@ -81,24 +81,25 @@ end
 
 -- Reads what the calls of a run have in common. The keys of the run begin after KEYS[before_key], its arguments,
 -- which batch.lua and entry.lua describe, after ARGV[before_arg]. All fields have a value here, since Lua makes
--- room for them only once.
+-- room for them only once. `flags % (2 * FLAG) >= FLAG` takes Redis less time than band.
 local function fast_prepare(before_key, before_arg)
-  local flags, entry_flags = ARGV[before_arg + AT_RUN_FLAGS], ARGV[before_arg + AT_ENTRY_FLAGS]
+  local flags, entry_flags = ARGV[before_arg + AT_RUN_FLAGS] + 0, ARGV[before_arg + AT_ENTRY_FLAGS] + 0
   local calls, keys, call_args = ARGV[before_arg + AT_CALLS] + 0, ARGV[before_arg + AT_KEYS] + 0, ARGV[before_arg + AT_CALL_ARGS] + 0
-  local keeps_holds, limits_at, keep_after_end = band(entry_flags, ENTRY_HOLDS) ~= 0, before_arg + AT_ENTRY_FLAGS + 1, 0
-  if band(entry_flags, ENTRY_LOG) ~= 0 then limits_at = limits_at + 2 end -- skips keep and keep_units
+  local keeps_holds, limits_at, keep_after_end = entry_flags % (2 * ENTRY_HOLDS) >= ENTRY_HOLDS, before_arg + AT_ENTRY_FLAGS + 1, 0
+  if entry_flags % (2 * ENTRY_LOG) >= ENTRY_LOG then limits_at = limits_at + 2 end -- skips keep and keep_units
   if keeps_holds then keep_after_end, limits_at = ARGV[limits_at] * 1000, limits_at + 2 end -- skips the most open holds
-  local limits, before_call_args = fast_limits(limits_at, band(entry_flags, ENTRY_BLOCKS) ~= 0)
-  local same_keys, same_args = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_ARGS) ~= 0
+  local has_blocks = entry_flags % (2 * ENTRY_BLOCKS) >= ENTRY_BLOCKS
+  local limits, before_call_args = fast_limits(limits_at, has_blocks)
+  local same_keys, same_args = flags % (2 * RUN_SAME_KEYS) >= RUN_SAME_KEYS, flags % (2 * RUN_SAME_ARGS) >= RUN_SAME_ARGS
   local last_key = before_key + (same_keys and keys or calls * keys)
   return {
     calls = calls, decided = 0, undecided = false, before_key = before_key, last_key = last_key,
     step = same_keys and 0 or keys, arg_step = same_args and 0 or call_args,
-    cost_at = before_call_args + (band(flags, RUN_DRAWS) ~= 0 and 2 or 1), -- a draw comes before the cost
+    cost_at = before_call_args + (flags % (2 * RUN_DRAWS) >= RUN_DRAWS and 2 or 1), -- a draw comes before the cost
     last_arg = before_call_args + (same_args and call_args or calls * call_args),
-    denies = band(entry_flags, ENTRY_ATTEMPTS + ENTRY_BLOCKS) == 0, -- neither counts attempts nor blocks
-    peeks = band(entry_flags, ENTRY_PEEK) ~= 0,
-    only_known = band(entry_flags, ENTRY_ONLY_KNOWN) ~= 0,
+    denies = entry_flags % (2 * ENTRY_ATTEMPTS) < ENTRY_ATTEMPTS and not has_blocks, -- neither counts attempts nor blocks
+    peeks = entry_flags % (2 * ENTRY_PEEK) >= ENTRY_PEEK,
+    only_known = entry_flags % (2 * ENTRY_ONLY_KNOWN) >= ENTRY_ONLY_KNOWN,
     keeps_holds = keeps_holds, keep_after_end = keep_after_end,
     limits = limits, entry_values = keeps_holds and 2 or 1, -- the block and the holds, before the values of the limits
     values = call('MGET', unpack(KEYS, before_key + 1, last_key)),

@@ -9,24 +9,26 @@ fast.fw = {
   end,
 
   read = function(limit, value)
-    limit.exists, limit.used = value, not value and 0 or to_number(value)
-    return limit.used and limit.used >= 0 and limit.used or nil
+    local used = not value and 0 or to_number(value)
+    limit.exists, limit.used = value, used
+    return used and used >= 0 and used or nil
   end,
 
   starts = function(limit) return limit.used == 0 end,
 
   -- Redis takes a tenth of the time of a check to write a number of Lua as text.
   spend = function(limit, key, cost, text)
-    if limit.used + cost > LARGEST_SUM then
-      cost = LARGEST_SUM - limit.used
+    local before, ttl = limit.used, limit.lifetime
+    if before + cost > LARGEST_SUM then
+      cost = LARGEST_SUM - before
       text = cost
     end
-    local used, ttl = cost, limit.lifetime
-    if limit.used == 0 then
+    local used = cost
+    if before == 0 then
       write_value(key, limit.exists, text, limit.lifetime_text)
     else
       used = try_call('INCRBY', key, text)
-      if type_of(used) == 'table' then -- a number in another form, such as 1e3
+      if used ~= before + cost and type_of(used) == 'table' then -- a number in another form, such as 1e3
         write_value(key, true, text, limit.lifetime_text)
         used, repaired = cost, true
       end

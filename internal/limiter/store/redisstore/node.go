@@ -82,7 +82,7 @@ func (n *node) decideCall(ctx context.Context, p *pending) (result, error) {
 	case isFirst && n.hasTimeUntil(p.deadline):
 		n.sendFirst() //nolint:contextcheck // the batch has a context of its own
 	case isFirst:
-		go n.sendQueue() //nolint:contextcheck // as above
+		n.startSending() //nolint:contextcheck // as above
 	}
 	return p.wait(ctx)
 }
@@ -125,7 +125,24 @@ func (n *node) sendFirst() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.sending = len(n.queue) > 0; n.sending {
-		go n.sendQueue()
+		n.startSending()
+	}
+}
+
+// idleSenders passes nodes to goroutines that have sent a queue and wait for another: the stack of a new goroutine would
+// have to grow each time. There are at most as many as queues were sent at once.
+var idleSenders = make(chan *node)
+
+// startSending sends the queue in a goroutine of its own.
+func (n *node) startSending() {
+	select {
+	case idleSenders <- n:
+	default:
+		go func() {
+			for n := n; ; n = <-idleSenders {
+				n.sendQueue()
+			}
+		}()
 	}
 }
 
