@@ -130,7 +130,7 @@ func (n *node) sendFirst() {
 }
 
 // idleSenders passes nodes to goroutines that have sent a queue and wait for another: the stack of a new goroutine would
-// have to grow each time. There are at most as many as queues were sent at once.
+// have to grow each time. There are hardly more of them than queues were sent at once.
 var idleSenders = make(chan *node)
 
 // startSending sends the queue in a goroutine of its own.

@@ -6,6 +6,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -126,6 +127,19 @@ func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 	for range 2 * maxFailures {
 		g.Expect(f.ask(t.Context(), -time.Second)).To(Equal(store.CauseTimeout))
 	}
+}
+
+// Queues that are sent one after the other need few goroutines.
+func TestSendersAreReused(t *testing.T) {
+	g := NewWithT(t)
+	f := newFakeNode()
+	f.timeout = time.Hour // none of the callers sends its batch itself
+	before := runtime.NumGoroutine()
+	for range 2000 {
+		g.Expect(f.ask(t.Context(), time.Minute)).To(BeEmpty())
+	}
+	g.Expect(f.sent.Load()).To(Equal(int64(2000)))
+	g.Expect(runtime.NumGoroutine() - before).To(BeNumerically("<", 100))
 }
 
 // While a batch is in flight, each caller waits until its own deadline, in the batch or in the
