@@ -1,38 +1,7 @@
--- base: what every script starts with.
+-- base: what every script starts with. It and the fast path define only what most checks need: for each call of a
+-- script, Redis creates all its functions and the variables that they use.
 
 local call, try_call, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
-local floor, max, min, band = math.floor, math.max, math.min, bit.band
-
-local function ceil_div(a, b)
-  return -floor(-a / b)
-end
-
--- Above this the units of a counter or a log do not grow, so that they stay an integer of a double.
-local LARGEST_SUM = 2 ^ 52
-
--- Redis server time in microseconds since 1970, read at most once a script and
--- only if an algorithm needs it.
-local clock
-local function server_time()
-  if not clock then
-    local t = call('TIME')
-    clock = t[1] * 1000000 + t[2]
-  end
-  return clock
-end
-
--- The TTL in milliseconds of a key that is needed for `micros` microseconds. It is
--- one millisecond longer, because TIME may be slightly ahead of the clock that
--- Redis uses for expiry, and at most about 150 years, which every server accepts.
-local function ttl_of(micros)
-  return min(ceil_div(micros, 1000) + 1, 5e12)
-end
-
--- The TTL of a key that exists for `millis` milliseconds. Redis keeps a key until the end of the
--- millisecond in which its TTL is 0, and has no shorter TTL than 1.
-local function exact_ttl(millis)
-  return max(millis - 1, 1)
-end
 
 -- True after this script has replaced a value that was not a state of a limit, until a reply reports it.
 local repaired = false
@@ -63,7 +32,7 @@ end
 --   read(limit, value, key)
 --                          returns the units that are used, by the key and its value, and sets
 --                          limit.exists; nil leaves the call to the general path
---   starts(limit)          whether a spend would start a window, if the algorithm has windows with a start
+--   counts_from_first      true if the first unit that is spent starts a window
 --   spend(limit, key, cost, text, least_ttl)
 --                          adds the cost, also given as text, to the state that was just read, which must last
 --                          least_ttl milliseconds, if that is given and the state refills; returns
@@ -71,3 +40,5 @@ end
 --   wait(limit, key, cost) the microseconds until the cost fits, the units that are used then, and
 --                          the microseconds until none are; nil leaves the call to the general path
 local fast = {}
+
+local fast_check_beside_holds -- of hold_fast.lua, in scripts for policies that keep holds

@@ -11,10 +11,10 @@ import (
 
 // command is an EVALSHA of a program, whose arguments follow the keys.
 type command struct {
-	program    program
-	args       []any
-	algorithms uint             // selects the program
-	now        func() time.Time // the clock of this process
+	program  program
+	args     []any
+	bindings uint             // selects the program
+	now      func() time.Time // the clock of this process
 }
 
 // decideCommand returns the command for the calls of a batch.
@@ -28,21 +28,21 @@ func (s *Store) decideCommand(batch []*pending) command {
 	return c
 }
 
-// newCommand returns a command for the program of the algorithms of the runs, with the keys of their entries
+// newCommand returns a command for the program of the bindings of the runs, with the keys of their entries
 // and no arguments yet.
-func (s *Store) newCommand(of *programs, runs ...run) command {
+func (s *Store) newCommand(from *programs, runs ...run) command {
 	c := command{now: s.now}
 	capacity := 8
 	for _, r := range runs {
 		entries := r.calls[0].call.Entries
 		for i := range entries {
 			p := preparedOf(entries[i].Policy)
-			c.algorithms |= p.algorithms
+			c.bindings |= p.bindings
 			capacity += len(r.calls)*(len(p.keys)+2) + len(p.args) + 4
 		}
 		capacity += 4
 	}
-	c.program = of[c.algorithms]()
+	c.program = from.of(c.bindings)
 	c.args = make([]any, 3, capacity)
 	c.args[0], c.args[1] = "EVALSHA", c.program.sha
 	for _, r := range runs {
@@ -125,7 +125,7 @@ func suffixesOf(e *store.Entry) []string {
 // addRun appends the arguments of a run, see batch.lua.
 func (c *command) addRun(r run) {
 	first := r.calls[0]
-	draws := c.algorithms&suppressedBit != 0
+	draws := c.bindings&suppressedBit != 0
 	calls, flags, callArgs := r.calls, r.flags(), countCallArguments(first.call)
 	switch {
 	case draws:

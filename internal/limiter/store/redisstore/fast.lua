@@ -7,14 +7,6 @@
 -- The replies, see batch.lua, and the number of their values.
 local replies, replied = {}, 0
 
--- The number of a cost. Caches it, since most calls of a run have the same.
-local function fast_cost(run, text)
-  if text ~= run.cost_text then run.cost_text, run.cost = text, text + 0 end
-  return run.cost
-end
-
-local fast_check_beside_holds -- of hold_fast.lua
-
 -- The reply to a call that is denied, and writes nothing; nil leaves it to the general path.
 local function fast_deny(run, at, cost)
   local limits, reply = run.limits, { VERDICT_DENIED }
@@ -41,7 +33,8 @@ local function fast_check(run, at, cost_at)
   at = at + run.entry_values
   if summary then return fast_check_beside_holds(run, at, cost_at, summary) end
   local text, before_key, n = ARGV[cost_at], run.before_key + at, replied + 1
-  local cost = fast_cost(run, text)
+  if text ~= run.cost_text then run.cost_text, run.cost = text, text + 0 end -- most calls of a run have the same
+  local cost = run.cost
   for i = 1, #limits do
     local limit = limits[i]
     local used = limit.read(limit, values[at + i], KEYS[before_key + i])
@@ -70,7 +63,7 @@ local function fast_limits(at, has_blocks)
     local algorithm = fast[ARGV[at + 1]]
     local limit = {
       quota = ARGV[at + 2] + 0, window = ARGV[at + 3] + 0,
-      read = algorithm.read, starts = algorithm.starts, spend = algorithm.spend, wait = algorithm.wait,
+      read = algorithm.read, counts_from_first = algorithm.counts_from_first, spend = algorithm.spend, wait = algorithm.wait,
       units = 0, exists = false, rate = false, -- with these Lua has room for what prepare and read add
     }
     at = algorithm.prepare(limit, at + (has_blocks and 5 or 3))

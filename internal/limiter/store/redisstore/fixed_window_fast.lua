@@ -1,6 +1,6 @@
 -- FixedWindow, for fast.lua; see fixed_window.lua.
 
-local to_number, type_of = tonumber, type -- a local is faster than a global
+local to_number = tonumber -- a local is faster than a global
 
 fast.fw = {
   prepare = function(limit, at)
@@ -14,7 +14,7 @@ fast.fw = {
     return used and used >= 0 and used or nil
   end,
 
-  starts = function(limit) return limit.used == 0 end,
+  counts_from_first = true,
 
   -- Redis takes a tenth of the time of a check to write a number of Lua as text.
   spend = function(limit, key, cost, text)
@@ -28,7 +28,7 @@ fast.fw = {
       write_value(key, limit.exists, text, limit.lifetime_text)
     else
       used = try_call('INCRBY', key, text)
-      if used ~= before + cost and type_of(used) == 'table' then -- a number in another form, such as 1e3
+      if used ~= before + cost and type(used) == 'table' then -- a number in another form, such as 1e3
         write_value(key, true, text, limit.lifetime_text)
         used, repaired = cost, true
       end

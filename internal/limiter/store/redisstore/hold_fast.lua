@@ -14,12 +14,12 @@ fast_check_beside_holds = function(run, at, cost_at, summary)
   local now = server_time()
   if run.peeks or not until_time or earliest <= now then return nil end
   local limits, values, text = run.limits, run.values, ARGV[cost_at]
-  local cost, before_key = fast_cost(run, text), run.before_key + at
+  local cost, before_key = text + 0, run.before_key + at
   for i = 1, #limits do
     local limit = limits[i]
     local used = limit.read(limit, values[at + i], KEYS[before_key + i])
     if not used or used + held + cost > limit.quota then return nil end
-    if limit.starts and limit.starts(limit) then return nil end
+    if limit.counts_from_first and used == 0 then return nil end
   end
   local least_ttl = ceil_div(until_time, 1000) + 1 - floor(now / 1000)
   local last_end = until_time - run.keep_after_end - now

@@ -1,6 +1,14 @@
 -- prelude: cursors over KEYS and ARGV, the values of keys and the table of algorithms, for the
 -- general path.
 
+local band = bit.band
+
+-- The TTL of a key that exists for `millis` milliseconds. Redis keeps a key until the end of the
+-- millisecond in which its TTL is 0, and has no shorter TTL than 1.
+local function exact_ttl(millis)
+  return max(millis - 1, 1)
+end
+
 -- key_at is the cursor over the keys, arg_at the cursor over the arguments that all calls of a run share,
 -- call_arg_at the cursor over the arguments of one call.
 local key_at, arg_at, call_arg_at = 0, 0, 0

@@ -13,7 +13,7 @@ import (
 type prepared struct {
 	*store.Policy
 
-	algorithms  uint        // the bits of its algorithms
+	bindings    uint        // the bits of its bindings, see lua.go
 	keys        []string    // the parts after the hash tag, in the order of the script
 	flags       int         // the flags of an entry that the policy sets
 	hasFastPath bool        // fast.lua can decide its checks
@@ -33,12 +33,13 @@ func prepare(policy *store.Policy) any {
 		p.keys = append(p.keys, listName(p.ID()))
 	}
 	if p.flags&entryHolds != 0 {
+		p.bindings |= holdsBit
 		p.keys = append(p.keys, p.HoldsName())
 	}
 	limits := p.Limits()
 	p.hasFastPath = p.flags&entryListed == 0
 	for i := range limits {
-		p.algorithms |= bitOf(limits[i].Algorithm)
+		p.bindings |= bitOf(limits[i].Algorithm)
 		p.hasFastPath = p.hasFastPath && p.hasFastPathWith(&limits[i])
 		p.addKeys(i)
 	}

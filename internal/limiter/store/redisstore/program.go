@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 //go:embed *.lua
@@ -21,29 +22,34 @@ type program struct {
 	sha    string
 }
 
-// programs are the programs of one main file, one for every bit set of algorithms, assembled on first use.
-type programs [1 << len(bindings)]func() program
+// programs are the programs of one main file, one for every bit set of bindings, assembled on first use.
+type programs struct {
+	assemble  func(set uint) program
+	assembled [1 << len(bindings)]atomic.Pointer[program]
+}
 
-var decidePrograms, refundPrograms = newPrograms(assembleDecide), newPrograms(assembleRefund)
+var decidePrograms, refundPrograms = &programs{assemble: assembleDecide}, &programs{assemble: assembleRefund}
+
+// of returns the program of a bit set of bindings.
+func (p *programs) of(set uint) program {
+	if ready := p.assembled[set].Load(); ready != nil {
+		return *ready
+	}
+	assembled := p.assemble(set)
+	p.assembled[set].Store(&assembled)
+	return assembled
+}
 
 // The programs of one file.
 var (
-	resetProgram     = ofFiles("base.lua", "prelude.lua", "block.lua", "reset.lua")
-	setBlockProgram  = ofFiles("base.lua", "prelude.lua", "block.lua", "set_block.lua")
+	resetProgram     = ofFiles("base.lua", "clock.lua", "prelude.lua", "block.lua", "reset.lua")
+	setBlockProgram  = ofFiles("base.lua", "clock.lua", "prelude.lua", "block.lua", "set_block.lua")
 	openHoldsProgram = ofFiles("open_holds.lua")
 	blocksProgram    = ofFiles("blocks.lua")
 )
 
 func ofFiles(names ...string) func() program {
 	return sync.OnceValue(func() program { return newProgram(textOf(names...)) })
-}
-
-func newPrograms(assemble func(set uint) program) *programs {
-	var all programs
-	for set := range all {
-		all[set] = sync.OnceValue(func() program { return assemble(uint(set)) })
-	}
-	return &all
 }
 
 // generalPath is where batch.lua has the general path, and holdCode where hold.lua has the files of holds.
@@ -54,29 +60,36 @@ const (
 
 // assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
-	fast := append(filesOf(set, func(b *binding) []string { return b.fast }), "fast.lua", "hold_fast.lua")
-	return newProgram(baseText(set), textOf(fast...), strings.Replace(textOf("batch.lua"), generalPath, generalText(set, "decide.lua"), 1))
+	shared := sharedFiles(set)
+	fast := append(filesOf(set, func(b *binding) []string { return b.fast }), "fast.lua")
+	general := generalText(set, shared, "decide.lua")
+	return newProgram(textOf(shared...), textOf(fast...), strings.Replace(textOf("batch.lua"), generalPath, general, 1))
 }
 
 // assembleRefund returns the program of refund.lua.
 func assembleRefund(set uint) program {
-	return newProgram(baseText(set), generalText(set, "refund.lua"))
+	shared := sharedFiles(set)
+	return newProgram(textOf(shared...), generalText(set, shared, "refund.lua"))
 }
 
-// baseText returns the text that the general path and fast.lua share.
-func baseText(set uint) string {
-	return textOf(append([]string{"base.lua"}, filesOf(set, func(b *binding) []string { return b.shared })...)...)
+// sharedFiles returns the files that the general path and fast.lua share.
+func sharedFiles(set uint) []string {
+	return append([]string{"base.lua"}, filesOf(set, func(b *binding) []string { return b.shared })...)
 }
 
-// generalText returns the text that decides entries with these algorithms, and then the last file.
-func generalText(set uint, last string) string {
+// generalText returns the text that decides entries with these bindings, after the shared files, and then the last file.
+func generalText(set uint, shared []string, last string) string {
+	files := []string{"clock.lua", "prelude.lua", "block.lua"}
+	if slices.Contains(shared, files[0]) {
+		files = files[1:]
+	}
 	holds := textOf("hold_summary.lua", "hold_list.lua", "hold_window.lua", "hold_settle.lua", "hold_reserve.lua", "hold_change.lua")
 	algorithms := textOf(filesOf(set, func(b *binding) []string { return b.general })...)
-	return textOf("prelude.lua", "block.lua") + strings.Replace(textOf("hold.lua"), holdCode, holds, 1) +
+	return textOf(files...) + strings.Replace(textOf("hold.lua"), holdCode, holds, 1) +
 		algorithms + textOf("listed.lua", "entry.lua", last)
 }
 
-// filesOf returns the files that choose returns for these algorithms, each file once.
+// filesOf returns the files that choose returns for these bindings, each file once.
 func filesOf(set uint, choose func(*binding) []string) (names []string) {
 	for i := range bindings {
 		if set&(1<<i) == 0 {

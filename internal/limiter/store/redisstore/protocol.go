@@ -61,7 +61,9 @@ const (
 )
 
 const (
-	undecided     = -1           // begins the reply to a call that was not decided
+	undecided = -1 // begins the reply to a call that was not decided
+	// largestSum is the most units of a counter or a log, so that they stay an integer of a double.
+	largestSum    = 1 << 52
 	unwrittenMark = "UNWRITTEN " // begins the text of an error of a call that has written nothing
 	millionths    = 1_000_000    // is the unit of shares in replies, which contain only integers
 )
@@ -105,10 +107,12 @@ var constants = map[string]any{
 	"HOLD_MOST_SETTLED": store.MostSettled, "HOLD_SMALLEST_SLICE": store.SmallestSlice, "HOLD_CHARGE_MEMORY": store.ChargeMemory.Milliseconds(),
 	"HOLD_STREAM_MEMORY": store.StreamMemory.Milliseconds(), "HOLD_STREAM_NAME": store.ChargeName("", store.StreamPrefix)[1:],
 
+	"LARGEST_SUM": largestSum,
+
 	"BLOCK_MARK": blockMark, "BLOCK_MARK_BYTE": blockMark[0],
 }
 
-var constantName = regexp.MustCompile(`\b(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD|BLOCK)_[A-Z_]+\b`)
+var constantName = regexp.MustCompile(`\b(?:(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD|BLOCK)_[A-Z_]+|LARGEST_SUM)\b`)
 
 // withConstants replaces the names of constants in a Lua file by their values. A name that does not exist is a
 // panic.

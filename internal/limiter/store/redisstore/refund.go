@@ -26,7 +26,7 @@ func (c *spread) refundLostRace() {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), refundTimeout) //nolint:forbidigo // no caller waits for it
 			defer cancel()
-			if command := c.refundCommand(&lost); command.algorithms != 0 {
+			if command := c.refundCommand(&lost); command.bindings != 0 {
 				_, _ = c.execute(ctx, command) // an error leaves the units spent
 			}
 			c.cancelHolds(ctx, &lost)
