@@ -16,10 +16,10 @@ import (
 const (
 	// memoryRatio is the share of the memory limit of the cgroup that the Go runtime may use.
 	memoryRatio = 0.9
-	// smallHeapPercent lets a small heap grow to three and a half times the live data before a collection. Live data is
+	// smallHeapPercent lets a small heap grow to four times the live data before a collection. Live data is
 	// usually a few megabytes of plans, while every decision allocates: a check costs 4 % more CPU with 200
 	// and 15 % more with the default of 100, while more than 300 gains nothing and takes more memory.
-	smallHeapPercent = 250
+	smallHeapPercent = 300
 	// largeHeap is by how many bytes a heap may grow before it only doubles: with plans of thousands of
 	// policies, or the counters of failureMode Local, of which a million keys are 140 MiB.
 	largeHeap        = 64 << 20

@@ -36,8 +36,8 @@ func TestCollectionPercent(t *testing.T) {
 		live, scanned uint64
 		want          int
 	}{
-		"before the first collection": {0, 4 << 20, 250},
-		"some policies":               {8 << 20, 6 << 20, 250},
+		"before the first collection": {0, 4 << 20, 300},
+		"some policies":               {8 << 20, 6 << 20, 300},
 		"keys beside them":            {30 << 20, 10 << 20, 150},
 		"a heap that is nearly large": {40 << 20, 30 << 20, 150},
 		"keys alone":                  {60 << 20, 1 << 20, 100},

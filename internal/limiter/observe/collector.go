@@ -20,8 +20,8 @@ import (
 
 const (
 	// bufferedDenials and bufferedBlocks are the sizes of the buffers.
-	bufferedDenials = 4096
-	bufferedBlocks  = 2048
+	bufferedDenials = 2048
+	bufferedBlocks  = 1024
 	// drainPeriod is the longest that a denial stays in the buffer.
 	drainPeriod = 500 * time.Millisecond
 	// sharePeriod is the time between two rounds of the calls of Redis: started blocks, and the part of

@@ -88,7 +88,9 @@ func (r *request) reset() {
 // repeated messages of a singular field, and returns an error for malformed bytes. It does
 // not keep wire.
 func (r *request) UnmarshalWire(wire []byte) error {
-	r.reset()
+	if r.count > 0 || r.domain != "" || r.hits > 0 { // one from the pool is empty
+		r.reset()
+	}
 	in := reader{wire: wire, text: string(wire)}
 	for f := (field{}); in.next(&f); {
 		switch {

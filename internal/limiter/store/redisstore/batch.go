@@ -100,9 +100,13 @@ func (p *pending) finish(o outcome) {
 
 // wait waits for the outcome and decodes it.
 func (p *pending) wait(ctx context.Context) (result, error) {
+	var canceled <-chan struct{}
+	if !p.isFinished.Load() { // a caller that has sent its batch itself has its outcome
+		canceled = ctx.Done()
+	}
 	select {
 	case <-p.done:
-	case <-ctx.Done():
+	case <-canceled:
 		if p.isFinished.CompareAndSwap(false, true) {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return result{}, errCallersDeadline

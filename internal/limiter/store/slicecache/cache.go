@@ -6,7 +6,6 @@ package slicecache
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
 	"sync/atomic"
 	"time"
 
@@ -64,7 +63,7 @@ type Cache struct {
 
 // New returns a cache without slices in front of the store.
 func New(o Options) *Cache {
-	c := &Cache{store: o.Store, now: o.Now, demand: demand{seed: maphash.MakeSeed()}, closeTimeout: closeTimeout}
+	c := &Cache{store: o.Store, now: o.Now, demand: newDemand(), closeTimeout: closeTimeout}
 	c.evaluate = func(call *store.Call) (*store.Reply, error) {
 		return o.Store.Evaluate(context.Background(), call) //nolint:forbidigo // see above
 	}

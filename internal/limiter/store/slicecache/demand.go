@@ -5,6 +5,7 @@ package slicecache
 
 import (
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,8 +24,16 @@ const (
 // demand counts the admitted checks of keys without slices.
 type demand struct {
 	seed maphash.Seed
-	// counters are by hash of policy and key: the low 32 bits of the number of the period, then the number of checks.
-	counters [demandCounters]atomic.Uint64
+	// counters returns the counters by hash of policy and key: the low 32 bits of the number of the period, then the
+	// number of checks. The first check of a policy that takes slices makes them.
+	counters func() *[demandCounters]atomic.Uint64
+}
+
+func newDemand() demand {
+	return demand{
+		seed:     maphash.MakeSeed(),
+		counters: sync.OnceValue(func() *[demandCounters]atomic.Uint64 { return new([demandCounters]atomic.Uint64) }),
+	}
 }
 
 // add counts a check of the entry. It returns the units that such checks demand in one SliceAge, or 0 if the key is not
@@ -50,7 +59,7 @@ func demandOf(units float64, passed, age time.Duration) int64 {
 // count counts a check in the period, and returns the checks of the period.
 func (d *demand) count(e *store.Entry, period uint64) (checks int64) {
 	hash := maphash.String(d.seed, string(e.Key)) + maphash.String(d.seed, e.Policy.ID())
-	counter := &d.counters[hash%demandCounters]
+	counter := &d.counters()[hash%demandCounters]
 	for {
 		old := counter.Load()
 		next := old + 1
