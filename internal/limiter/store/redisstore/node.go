@@ -24,8 +24,8 @@ const (
 	DefaultMaxSends = 5
 	// resendPause is the wait before a rejected call is sent again; it doubles each time.
 	resendPause = 2 * time.Millisecond
-	// maxYields bounds how often a batch waits for callers that are ready to run.
-	maxYields = 8
+	// maxLooks bounds how often a batch waits for callers that are ready to run.
+	maxLooks = 8
 )
 
 // node is one Redis server, with the calls that wait for it and its breaker.
@@ -47,6 +47,7 @@ type node struct {
 	mu       sync.Mutex
 	queue    []*pending
 	sending  bool // the queue is being sent
+	shares   bool // the latest batch had several calls
 	inFlight []*sentBatch
 	expiry   *time.Timer
 	expires  time.Time // when expiry fires; zero if it is stopped
@@ -159,17 +160,29 @@ func (n *node) sendQueue() {
 }
 
 // letCallersQueue lets the callers run that are ready, so that their calls are part of the next
-// batch: fewer, larger batches cost less CPU. It returns when the queue does not grow.
+// batch: fewer, larger batches cost less CPU. It returns when the queue does not grow. While calls share batches it
+// yields twice before it looks, because what runs first is often the goroutine of a connection, which makes callers
+// ready.
 func (n *node) letCallersQueue() {
-	before := n.queueLength()
-	for range maxYields {
+	before, shares := n.queued()
+	for range maxLooks {
 		runtime.Gosched()
+		if shares {
+			runtime.Gosched()
+		}
 		after := n.queueLength()
 		if after <= before || after >= maxBatchCalls {
 			return
 		}
 		before = after
 	}
+}
+
+// queued returns the number of queued calls, and whether the calls of the latest batch shared it.
+func (n *node) queued() (calls int, shares bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.queue), n.shares
 }
 
 // takeBatch takes a batch from the queue. It returns nil if the queue is empty; then the queue
@@ -183,6 +196,7 @@ func (n *node) takeBatch() *sentBatch {
 		n.sending = false
 		return nil
 	}
+	n.shares = len(batch) > 1
 	gather(batch)
 	b := &sentBatch{calls: batch}
 	n.inFlight = append(n.inFlight, b)
