@@ -23,4 +23,3 @@ end
 local function ttl_of(micros)
   return min(ceil_div(micros, 1000) + 1, 5e12)
 end
-
