@@ -64,7 +64,7 @@ type readyRead struct {
 	err    error
 }
 
-// try reads what has arrived. It returns false if nothing has.
+// try reads the bytes that have arrived. It returns false while the connection has no bytes.
 func (r *readyRead) try(fd uintptr) (done bool) {
 	r.buffer = r.pool.Get(r.size)
 	for {

@@ -1,4 +1,5 @@
--- clock: the time of the server, and what is calculated with it. It comes before the first file that needs it.
+-- clock: the time of the server, and what is calculated with it. program.go puts this file before the first one that
+-- needs it.
 
 local floor, max, min = math.floor, math.max, math.min
 

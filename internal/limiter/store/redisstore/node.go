@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,11 +44,11 @@ type node struct {
 	timeout  time.Duration
 	maxSends int
 	metrics  nodeMetrics
+	shares   atomic.Bool // the latest batch had several calls
 
 	mu       sync.Mutex
 	queue    []*pending
 	sending  bool // the queue is being sent
-	shares   bool // the latest batch had several calls
 	inFlight []*sentBatch
 	expiry   *time.Timer
 	expires  time.Time // when expiry fires; zero if it is stopped
@@ -164,10 +165,10 @@ func (n *node) sendQueue() {
 // yields twice before it looks, because what runs first is often the goroutine of a connection, which makes callers
 // ready.
 func (n *node) letCallersQueue() {
-	before, shares := n.queued()
+	before := n.queueLength()
 	for range maxLooks {
 		runtime.Gosched()
-		if shares {
+		if n.shares.Load() {
 			runtime.Gosched()
 		}
 		after := n.queueLength()
@@ -176,13 +177,6 @@ func (n *node) letCallersQueue() {
 		}
 		before = after
 	}
-}
-
-// queued returns the number of queued calls, and whether the calls of the latest batch shared it.
-func (n *node) queued() (calls int, shares bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.queue), n.shares
 }
 
 // takeBatch takes a batch from the queue. It returns nil if the queue is empty; then the queue
@@ -196,7 +190,7 @@ func (n *node) takeBatch() *sentBatch {
 		n.sending = false
 		return nil
 	}
-	n.shares = len(batch) > 1
+	n.shares.Store(len(batch) > 1)
 	gather(batch)
 	b := &sentBatch{calls: batch}
 	n.inFlight = append(n.inFlight, b)
