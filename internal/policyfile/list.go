@@ -14,7 +14,7 @@ import (
 
 // List returns the .yaml, .yml and .json files in the folder and in those below, and all these folders, in the order
 // of their names. It leaves out hidden ones and kustomizations. Links are followed to files, as in the volume of a
-// ConfigMap. A folder that cannot be read is an error, and does not end the search.
+// ConfigMap. A folder that cannot be read is an error, and does not end the search. One below that is removed meanwhile is left out.
 func List(folder string) (files, folders []string, errs []*fs.PathError) {
 	entries, err := os.ReadDir(folder)
 	folders = []string{folder}
@@ -27,6 +27,9 @@ func List(folder string) (files, folders []string, errs []*fs.PathError) {
 		case isHidden(path):
 		case entry.IsDir():
 			filesBelow, foldersBelow, problems := List(path)
+			if len(problems) == 1 && problems[0].Path == path && errors.Is(problems[0], fs.ErrNotExist) {
+				continue
+			}
 			files, folders, errs = append(files, filesBelow...), append(folders, foldersBelow...), append(errs, problems...)
 		case IsManifest(path):
 			files = append(files, path)

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -190,10 +191,13 @@ func (f *policyFiles) readAll(ctx context.Context, paths []string) map[string]*r
 }
 
 // readOne returns the file as the last load has read it, unless it has changed or another month has begun: plans hold the
-// offsets of time zones from the month in which they are compiled.
+// offsets of time zones from the month in which they are compiled. A file that was removed since it was listed has no records.
 func (f *policyFiles) readOne(ctx context.Context, path string) *readFile {
 	data, err := os.ReadFile(path)
 	if err != nil {
+		if _, isGone := os.Lstat(path); errors.Is(isGone, fs.ErrNotExist) {
+			return &readFile{}
+		}
 		return &readFile{problems: []*fileError{{path: path, err: errors.Unwrap(err)}}} // the fileError has the path
 	}
 	now := time.Now().UTC() //nolint:forbidigo // as in compile

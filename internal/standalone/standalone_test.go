@@ -6,6 +6,7 @@ package standalone
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -219,6 +221,42 @@ func TestFoldersBelowAreRead(t *testing.T) {
 	g.Eventually(threshold("b"), "30s").Should(BeZero())
 	g.Expect(threshold("a")()).To(Equal(int64(1)))
 	g.Expect(r.log.String()).NotTo(ContainSubstring("Failed"))
+}
+
+// A folder may be removed between any two steps of a load.
+func TestRemovalDuringALoadIsNoError(t *testing.T) {
+	g := NewWithT(t)
+	dir, other := t.TempDir(), t.TempDir()
+	below := filepath.Join(dir, "team", "eu")
+	files := newPolicyFiles([]string{dir})
+	server := &Server{files: files}
+	watcher, err := fsnotify.NewWatcher()
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(watcher.Close()).To(Succeed()) }()
+	go func() {
+		for range watcher.Events { // until Close
+		}
+	}()
+	ended := make(chan error)
+	go func() {
+		defer close(ended)
+		for range 200 {
+			ended <- errors.Join(
+				os.MkdirAll(below, 0o700),
+				os.WriteFile(filepath.Join(other, "b.yaml"), []byte(policyText("b", 1)), 0o600),
+				os.Rename(filepath.Join(other, "b.yaml"), filepath.Join(below, "b.yaml")),
+				os.RemoveAll(filepath.Join(dir, "team")),
+			)
+		}
+	}()
+	for err := range ended {
+		g.Expect(err).NotTo(HaveOccurred())
+		for range 5 {
+			_, errs := files.load(t.Context())
+			g.Expect(errs).To(BeEmpty())
+			g.Expect(server.watchFolders(watcher)).To(Succeed())
+		}
+	}
 }
 
 // A folder mounted from a ConfigMap changes when one link is replaced.

@@ -5,7 +5,9 @@ package standalone
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -73,11 +75,11 @@ func isWrite(event fsnotify.Event) bool {
 	return event.Has(fsnotify.Write) && policyfile.IsManifest(event.Name)
 }
 
-// watchFolders watches the folders that the last load has found. The watcher ignores those that it watches, and forgets those that
-// are removed.
+// watchFolders watches the folders that the last load has found, except those that were removed since. The watcher ignores those that
+// it watches, and forgets those that are removed.
 func (e *Server) watchFolders(watcher *fsnotify.Watcher) error {
 	for _, folder := range e.files.folders {
-		if err := watcher.Add(folder); err != nil {
+		if err := watcher.Add(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("watch %s: %w", folder, err)
 		}
 	}
