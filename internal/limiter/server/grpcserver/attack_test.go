@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/server/grpcserver"
@@ -367,4 +368,46 @@ func TestEndedCallsHoldNothing(t *testing.T) {
 	}
 	g.Expect(s.check(t.Context(), "a")).To(Succeed())
 	g.Consistently(attacker.closed, "4s").ShouldNot(BeClosed())
+}
+
+// counted is echo that counts its calls by domain.
+type counted struct {
+	echo
+	canceled, answered atomic.Int64
+}
+
+func (c *counted) Register(r grpc.ServiceRegistrar) { ratelimitv3.RegisterRateLimitServiceServer(r, c) }
+
+func (c *counted) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	if r.GetDomain() == "canceled" {
+		c.canceled.Add(1)
+	} else {
+		c.answered.Add(1)
+	}
+	return c.echo.ShouldRateLimit(ctx, r)
+}
+
+// A proxy that hangs up while the server waits sends the call and its cancellation together.
+func TestCallsThatArriveCanceledAreNotDecided(t *testing.T) {
+	g := NewWithT(t)
+	service := &counted{}
+	a := attack(t, &bounded{address: serve(t, service).Target()})
+	stream := uint32(1)
+	call := func(domain string) []byte {
+		request, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: domain})
+		g.Expect(err).NotTo(HaveOccurred())
+		message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...)
+		return append(headersOf(stream, checkMethod), frameOf(data, endStream, stream, message)...)
+	}
+	others := bytes.Repeat(frameOf(windowUpdate, 0, 0, []byte{0, 0, 0, 1}), 500) // take the server some time
+	for i := range 200 {
+		together := append(call("canceled"), others...)
+		together = append(together, frameOf(reset, 0, stream, []byte{0, 0, 0, 8})...)
+		stream += 2
+		g.Expect(a.write(append(together, call("kept")...))).To(BeTrue())
+		stream += 2
+		g.Eventually(a.answered.Load, "30s", "100us").Should(BeNumerically(">=", i+1))
+	}
+	g.Expect(service.answered.Load()).To(BeNumerically("==", 200))
+	g.Expect(service.canceled.Load()).To(BeZero())
 }

@@ -4,11 +4,14 @@
 package grpcserver
 
 import (
+	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 
 	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 )
@@ -44,6 +47,8 @@ type boundedConn struct {
 	held       *connlimit.Conn
 	unfinished *unfinished
 	timeout    time.Duration
+	// canceling is closed when gRPC has processed the last read; nil if the client canceled no calls in it.
+	canceling atomic.Pointer[chan struct{}]
 
 	mu     sync.Mutex
 	timer  *time.Timer // nil while nothing is unfinished
@@ -62,17 +67,61 @@ func newBoundedConn(conn net.Conn, held *connlimit.Conn, timeout time.Duration) 
 	return c
 }
 
+// peerAddr is the address of a client, from which connOf gets the connection.
+type peerAddr struct {
+	net.Addr
+	conn *boundedConn
+}
+
+// RemoteAddr implements net.Conn.
+func (c *boundedConn) RemoteAddr() net.Addr { return peerAddr{c.Conn.RemoteAddr(), c} }
+
+// connOf returns the connection of a call.
+func connOf(ctx context.Context) *boundedConn {
+	if client, ok := peer.FromContext(ctx); ok {
+		if address, ok := client.Addr.(peerAddr); ok {
+			return address.conn
+		}
+	}
+	return nil
+}
+
 // Read implements net.Conn.
 func (c *boundedConn) Read(p []byte) (int, error) {
+	c.beginRead()
 	n, err := c.Conn.Read(p)
 	c.received(p[:n])
 	return n, err
+}
+
+// beginRead notes that gRPC has processed the last read.
+func (c *boundedConn) beginRead() {
+	if processed := c.canceling.Load(); processed != nil {
+		c.canceling.Store(nil)
+		close(*processed)
+	}
 }
 
 func (c *boundedConn) received(p []byte) {
 	if c.unfinished.received(p) {
 		c.startTimer()
 	}
+	if c.unfinished.hasResets {
+		processed := make(chan struct{})
+		c.canceling.Store(&processed)
+	}
+}
+
+// awaitCancellations returns the error of a call that its client has canceled. gRPC may start the call before it processes a
+// cancellation that arrived in the same read.
+func (c *boundedConn) awaitCancellations(ctx context.Context) error {
+	if processed := c.canceling.Load(); processed != nil {
+		select {
+		case <-*processed:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
 }
 
 // Write implements net.Conn.

@@ -37,6 +37,7 @@ func withoutPinnedBuffer(c *boundedConn, tcp *net.TCPConn) net.Conn {
 // ReadOnReady implements the Reader of gRPC's transport. It returns a buffer of the pool and the
 // number of bytes in it.
 func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	c.beginRead()
 	r := &c.reading
 	r.size, r.pool = size, pool
 	err := c.raw.Read(c.read)

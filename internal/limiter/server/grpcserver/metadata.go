@@ -6,14 +6,10 @@ package grpcserver
 import (
 	"context"
 	"maps"
-	"net"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
-
-	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 )
 
 const (
@@ -29,15 +25,6 @@ const (
 	lastingBytes = 16 << 10
 )
 
-// peerAddr is the address of a client, from which beginCall gets the connection.
-type peerAddr struct {
-	net.Addr
-	held *connlimit.Conn
-}
-
-// RemoteAddr implements net.Conn.
-func (c *boundedConn) RemoteAddr() net.Addr { return peerAddr{c.Conn.RemoteAddr(), c.held} }
-
 // beginCall drops metadata that are too large, or all if nothing traces calls, and lets a lasting call hold memory of
 // its connection until it ends. It implements tap.ServerInHandle.
 func (s *Server) beginCall(ctx context.Context, info *tap.Info) (context.Context, error) {
@@ -49,11 +36,9 @@ func (s *Server) beginCall(ctx context.Context, info *tap.Info) (context.Context
 	if !strings.HasPrefix(info.FullMethodName, lastingPrefix) {
 		return ctx, nil
 	}
-	if client, ok := peer.FromContext(ctx); ok {
-		if address, ok := client.Addr.(peerAddr); ok {
-			address.held.Hold(lastingBytes)
-			context.AfterFunc(ctx, func() { address.held.Hold(-lastingBytes) })
-		}
+	if conn := connOf(ctx); conn != nil {
+		conn.held.Hold(lastingBytes)
+		context.AfterFunc(ctx, func() { conn.held.Hold(-lastingBytes) })
 	}
 	return ctx, nil
 }

@@ -178,7 +178,7 @@ func (s *Server) server(bounds []grpc.ServerOption) *grpc.Server {
 		grpc.StaticConnWindowSize(windowBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalivePolicy),
 		grpc.KeepaliveParams(keepaliveParams),
-		grpc.UnaryInterceptor(s.recoverPanic),
+		grpc.UnaryInterceptor(s.handle),
 	}
 	if s.options.Tracing != nil {
 		options = append(options, grpc.StatsHandler(s.options.Tracing))
@@ -192,8 +192,8 @@ func (s *Server) server(bounds []grpc.ServerOption) *grpc.Server {
 	return server
 }
 
-// recoverPanic turns a panic into an error of its call, so that other calls continue.
-func (s *Server) recoverPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+// handle leaves out calls that the client has canceled, and turns a panic into an error of its call, so that other calls continue.
+func (s *Server) handle(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.options.Logger.ErrorContext(ctx, "Service panicked",
@@ -201,7 +201,12 @@ func (s *Server) recoverPanic(ctx context.Context, request any, info *grpc.Unary
 			answer, err = nil, status.Error(codes.Internal, "the server could not handle the request")
 		}
 	}()
-	return handle(ctx, request)
+	if conn := connOf(ctx); conn != nil {
+		if err := conn.awaitCancellations(ctx); err != nil {
+			return nil, status.FromContextError(err).Err()
+		}
+	}
+	return next(ctx, request)
 }
 
 // protocol implements listen.Server.

@@ -41,6 +41,7 @@ type unfinished struct {
 	block      uint32 // stream whose headers arrive; 0 if none
 	blockEnds  bool   // the stream ends with its headers
 	blockIsNew bool   // the headers began in this read
+	hasResets  bool   // the client reset streams in this read
 	frames     int64  // other than DATA, that began in this read
 	kept       int    // length of the longest frame other than DATA, whose buffer gRPC keeps; 0 for short ones
 	data       *request
@@ -81,7 +82,7 @@ func newUnfinished(now func() time.Time, held holder) *unfinished {
 func (u *unfinished) received(p []byte) (waits bool) {
 	p = u.skipPreface(p)
 	wasInside, begun := u.in.isInside() || u.block != 0, false
-	u.blockIsNew, u.frames = false, 0
+	u.blockIsNew, u.hasResets, u.frames = false, false, 0
 	for len(p) > 0 {
 		rest, begins := u.next(p)
 		p, begun = rest, begun || begins
@@ -230,7 +231,7 @@ func (u *unfinished) end(f frame) {
 		u.data = nil
 		ends = f.has(flagEndStream)
 	case frameReset:
-		ends = true
+		ends, u.hasResets = true, true
 		if u.calls.end(f.stream) {
 			u.arriving.Abandoned = append(u.arriving.Abandoned, f.stream)
 			u.arriving.Bytes -= callBytes
