@@ -24,7 +24,10 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan/index"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	const sender = "github.com/weir-dev/weir/internal/limiter/store/redisstore.sendQueues" // it lasts as long as the process
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(sender))
+}
 
 // fakeEngine decides with decide, or allows, and keeps a copy of the last check.
 type fakeEngine struct {

@@ -140,11 +140,14 @@ func (n *node) startSending() {
 	select {
 	case idleSenders <- n:
 	default:
-		go func() {
-			for n := n; ; n = <-idleSenders {
-				n.sendQueue()
-			}
-		}()
+		go sendQueues(n)
+	}
+}
+
+// sendQueues sends the queue of the node, and then those of others as long as the process runs.
+func sendQueues(n *node) {
+	for ; ; n = <-idleSenders {
+		n.sendQueue()
 	}
 }
 
