@@ -144,7 +144,7 @@ func (n *node) startSending() {
 	}
 }
 
-// sendQueues sends the queue of the node, and then those of others as long as the process runs.
+// sendQueues sends the queue of the node, and then the queues of other nodes as long as the process runs.
 func sendQueues(n *node) {
 	for ; ; n = <-idleSenders {
 		n.sendQueue()
