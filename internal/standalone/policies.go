@@ -195,7 +195,7 @@ func (f *policyFiles) readAll(ctx context.Context, paths []string) map[string]*r
 func (f *policyFiles) readOne(ctx context.Context, path string) *readFile {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		if _, isGone := os.Lstat(path); errors.Is(isGone, fs.ErrNotExist) {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			return &readFile{}
 		}
 		return &readFile{problems: []*fileError{{path: path, err: errors.Unwrap(err)}}} // the fileError has the path

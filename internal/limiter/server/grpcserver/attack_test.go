@@ -24,7 +24,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-dev/weir/internal/limiter/server/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/server/grpcserver"
@@ -199,14 +198,10 @@ func TestUnreadResponsesAreBounded(t *testing.T) {
 		most := s.whileServed(t, func(measure func()) {
 			for range 20 {
 				client := s.dial(t)
-				call := append(headersOf(1, checkMethod), frameOf(data, endStream, 1, append([]byte{0, 0, 0, 0, 3, 10, 1}, 'a'))...)
 				g.Expect(client.SetWriteDeadline(time.Now().Add(2 * time.Second))).To(Succeed())
 				_, _ = client.Write(append([]byte(preface), frameOf(settings, 0, 0, nil)...))
 				for stream := uint32(1); stream < 4000; stream += 2 {
-					for _, at := range []int{5, len(headersOf(1, checkMethod)) + 5} {
-						binary.BigEndian.PutUint32(call[at:], stream)
-					}
-					if _, err := client.Write(call); err != nil {
+					if _, err := client.Write(callOf(stream, "a")); err != nil {
 						break
 					}
 				}
@@ -392,20 +387,12 @@ func TestCallsThatArriveCanceledAreNotDecided(t *testing.T) {
 	g := NewWithT(t)
 	service := &counted{}
 	a := attack(t, &bounded{address: serve(t, service).Target()})
-	stream := uint32(1)
-	call := func(domain string) []byte {
-		request, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: domain})
-		g.Expect(err).NotTo(HaveOccurred())
-		message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...)
-		return append(headersOf(stream, checkMethod), frameOf(data, endStream, stream, message)...)
-	}
 	others := bytes.Repeat(frameOf(windowUpdate, 0, 0, []byte{0, 0, 0, 1}), 500) // take the server some time
 	for i := range 200 {
-		together := append(call("canceled"), others...)
-		together = append(together, frameOf(reset, 0, stream, []byte{0, 0, 0, 8})...)
-		stream += 2
-		g.Expect(a.write(append(together, call("kept")...))).To(BeTrue())
-		stream += 2
+		canceled := uint32(4*i + 1)
+		together := append(callOf(canceled, "canceled"), others...)
+		together = append(together, frameOf(reset, 0, canceled, []byte{0, 0, 0, 8})...)
+		g.Expect(a.write(append(together, callOf(canceled+2, "kept")...))).To(BeTrue())
 		g.Eventually(a.answered.Load, "30s", "100us").Should(BeNumerically(">=", i+1))
 	}
 	g.Expect(service.answered.Load()).To(BeNumerically("==", 200))

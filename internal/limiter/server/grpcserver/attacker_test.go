@@ -125,6 +125,13 @@ func headersOf(stream uint32, method string) []byte {
 		":authority", "a", "content-type", "application/grpc", "te", "trailers"))
 }
 
+// callOf returns the frames of a complete check of a short domain.
+func callOf(stream uint32, domain string) []byte {
+	request := append([]byte{10, byte(len(domain))}, domain...)
+	message := append([]byte{0, 0, 0, 0, byte(len(request))}, request...)
+	return append(headersOf(stream, checkMethod), frameOf(data, endStream, stream, message)...)
+}
+
 // fields encodes pairs of names and values as literals without indexing (RFC 7541, section 6.2.2).
 func fields(pairs ...string) (block []byte) {
 	for i, text := range pairs {

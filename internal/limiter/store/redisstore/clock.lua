@@ -1,5 +1,5 @@
--- clock: the time of the server, and what is calculated with it. program.go puts this file before the first one that
--- needs it.
+-- clock: the functions that read the time of Redis and calculate a TTL from it. A script has this file once, before the
+-- first file that calls them.
 
 local floor, max, min = math.floor, math.max, math.min
 

@@ -37,7 +37,7 @@
 // program.go assembles the script for a batch from these files. lua.go lists the files of each algorithm.
 //
 //	base.lua           what all scripts need
-//	clock.lua          the time of the server; part of the general path, unless the fast path needs it
+//	clock.lua          the time of Redis; part of the general path, unless the fast path needs it
 //	log_search.lua, deficit_wait.lua, bucket.lua, arrival.lua
 //	                   what the fast and the general path of an algorithm share
 //	*_fast.lua         the algorithms for plain checks, and the holds of a key

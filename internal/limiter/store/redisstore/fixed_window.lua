@@ -3,7 +3,7 @@
 -- of the calendar and ends with it.
 --
 -- KEYS     one per limit: a counter whose TTL is the rest of the window
--- ARGV     ceiling: where counted attempts saturate; other units saturate at LARGEST_SUM
+-- ARGV     ceiling: where counted attempts saturate; other units saturate at SUM_LARGEST
 --          lifetime: the TTL of a new counter (ms), with a calendar the TTL for the longest period
 --          with a calendar, whose `window` is 0, also the times when the previous, this and the
 --          next two periods begin (ms since 1970), by the clock of the caller
@@ -94,7 +94,7 @@ algorithms.fw = {
   -- window they start one.
   settle = function(entry, limit, units, at)
     if limit.used > 0 then
-      limit.used = add_to_value(limit.key, min(units, LARGEST_SUM - limit.used))
+      limit.used = add_to_value(limit.key, min(units, SUM_LARGEST - limit.used))
       return
     end
     local now, first = floor(server_time() / 1000), floor(at / 1000)
@@ -115,7 +115,7 @@ algorithms.fw = {
   after_last = function(entry, limit) return holds.last_end(entry) + limit.window * 1000 end,
 
   spend = function(entry, limit)
-    local ceiling = entry.attempts and limit.ceiling or LARGEST_SUM
+    local ceiling = entry.attempts and limit.ceiling or SUM_LARGEST
     local units = min(entry.cost, ceiling - limit.used)
     if units <= 0 then return end
     if limit.used == 0 then

@@ -19,8 +19,8 @@ fast.fw = {
   -- Redis takes a tenth of the time of a check to write a number of Lua as text.
   spend = function(limit, key, cost, text)
     local before, ttl = limit.used, limit.lifetime
-    if before + cost > LARGEST_SUM then
-      cost = LARGEST_SUM - before
+    if before + cost > SUM_LARGEST then
+      cost = SUM_LARGEST - before
       text = cost
     end
     local used = cost

@@ -109,7 +109,7 @@ local function append_hit(log, units, keep, bucket, at)
   call('RPUSH', log.key, unpack(elements))
   local cutoff = time - keep * 1000
   if log.oldest <= cutoff then drop_hits(log, last_at_most(log, TIME, cutoff)) end
-  if log.total[UNITS] > LARGEST_SUM then rebase(log) end
+  if log.total[UNITS] > SUM_LARGEST then rebase(log) end
   call('PEXPIRE', log.key, ttl_of(left))
   return true
 end

@@ -24,7 +24,7 @@ end
 -- have, and limit.before, the total until the last of them. Reuses the log that the previous call has read.
 local function fast_read_log(limit, _, key)
   if limit.key ~= key and not fast_open_log(limit, key) then return nil end
-  if limit.total + limit.quota > LARGEST_SUM then return nil end
+  if limit.total + limit.quota > SUM_LARGEST then return nil end
   local cutoff = limit.now - limit.window_us
   if limit.newest <= cutoff then
     limit.left_window, limit.before = -1, limit.total

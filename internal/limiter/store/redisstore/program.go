@@ -79,10 +79,9 @@ func sharedFiles(set uint) []string {
 
 // generalText returns the text that decides entries with these bindings, after the shared files, and then the last file.
 func generalText(set uint, shared []string, last string) string {
-	files := []string{"clock.lua", "prelude.lua", "block.lua"}
-	if slices.Contains(shared, files[0]) {
-		files = files[1:]
-	}
+	files := slices.DeleteFunc([]string{"clock.lua", "prelude.lua", "block.lua"}, func(name string) bool {
+		return slices.Contains(shared, name)
+	})
 	holds := textOf("hold_summary.lua", "hold_list.lua", "hold_window.lua", "hold_settle.lua", "hold_reserve.lua", "hold_change.lua")
 	algorithms := textOf(filesOf(set, func(b *binding) []string { return b.general })...)
 	return textOf(files...) + strings.Replace(textOf("hold.lua"), holdCode, holds, 1) +

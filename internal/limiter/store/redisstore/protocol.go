@@ -107,12 +107,12 @@ var constants = map[string]any{
 	"HOLD_MOST_SETTLED": store.MostSettled, "HOLD_SMALLEST_SLICE": store.SmallestSlice, "HOLD_CHARGE_MEMORY": store.ChargeMemory.Milliseconds(),
 	"HOLD_STREAM_MEMORY": store.StreamMemory.Milliseconds(), "HOLD_STREAM_NAME": store.ChargeName("", store.StreamPrefix)[1:],
 
-	"LARGEST_SUM": largestSum,
+	"SUM_LARGEST": largestSum,
 
 	"BLOCK_MARK": blockMark, "BLOCK_MARK_BYTE": blockMark[0],
 }
 
-var constantName = regexp.MustCompile(`\b(?:(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD|BLOCK)_[A-Z_]+|LARGEST_SUM)\b`)
+var constantName = regexp.MustCompile(`\b(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD|BLOCK|SUM)_[A-Z_]+\b`)
 
 // withConstants replaces the names of constants in a Lua file by their values. A name that does not exist is a
 // panic.
